@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,10 @@ def test_a_snapshot_stays_as_it_is() -> None:
     before = store.snapshot
     store.publish(EPOCH)
     assert (before.latest, before.completed, before.records) == (None, 0, 0)
-    assert (store.snapshot.latest, store.snapshot.completed, store.snapshot.records) == (EPOCH, 1, 10)
+    latest = store.snapshot.latest
+    assert latest is not None
+    assert (replace(latest, ended=0), store.snapshot.completed, store.snapshot.records) == (EPOCH, 1, 10)
+    assert latest.ended >= store.snapshot.history[-1].time
 
 
 def test_what_is_kept_of_epochs_and_savepoints_has_a_limit() -> None:

@@ -150,8 +150,8 @@ def test_a_program_says_first_where_it_is_served_and_tells_the_outcome_before_it
     ) as program:
         assert program.stderr is not None
         first = program.stderr.readline()
-        assert first.startswith("REST API at http://localhost:")
-        address = first.split()[3].removesuffix("/v1")
+        assert first.startswith("dashboard at http://localhost:")
+        address = first.split()[2].removesuffix(",")
         wait_for(lambda: "RUNNING" in ran("list", "-m", address))
         assert Path(ran("stop", "-m", address, "-p", str(tmp_path / "savepoints"))).is_dir()
         assert program.wait(60) == 0

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError
-from headrace.server import application, connections
+from headrace.server import bodies, connections
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.settings import RestSettings
 from tests.server.serving import Served
@@ -120,13 +120,13 @@ def test_values_of_other_types_are_refused(served: Served) -> None:
 
 
 def test_huge_bodies_are_refused_before_they_are_read(served: Served) -> None:
-    status, document = ask(served, "/v1/savepoint-disposal", "POST", b"x" * (application.MOST_BYTES + 1))
-    assert (status, document["errors"]) == (413, [f"a body has {application.MOST_BYTES} bytes at most"])
+    status, document = ask(served, "/v1/savepoint-disposal", "POST", b"x" * (bodies.MOST_BYTES + 1))
+    assert (status, document["errors"]) == (413, [f"a body has {bodies.MOST_BYTES} bytes at most"])
 
 
 def test_slow_clients_are_hung_up_on(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(application, "_READ_SECONDS", 0.3)
+    monkeypatch.setattr(bodies, "_READ_SECONDS", 0.3)
     begun = time.monotonic()
     assert raw(served, b"GET /v1/jobs HTT") == b""
     head = b"POST /v1/savepoint-disposal HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"

@@ -143,8 +143,8 @@ class DictionaryTask:
             self.ref = VersionRef(self._stage, self._partition, epoch, name=name, files=(name,))
         return self.ref
 
-    def size_in_bytes(self) -> int:
-        return len(self._written)
+    def sizes(self) -> dict[str, dict[str, int]]:
+        return {"": {"": len(self._written)}} if self._written else {}
 
     def close(self) -> None:
         self._operators.clear()

@@ -40,7 +40,8 @@ def test_what_is_large_is_written_once(inline_threshold: int) -> None:
     assert all(file in ref.files for ref in subtasks.refs)
     large = [name for name, content in subtasks.storage.files.items() if len(content) > 5_000]
     assert large == [file]
-    assert [task.size_in_bytes() > 0 for task in subtasks.tasks] == [True, False, False, False]
+    assert [bool(task.sizes()) for task in subtasks.tasks] == [True, False, False, False]
+    assert [*subtasks.tasks[0].sizes()["operator"]] == ["broadcast/rules"]
     put(subtasks, {"5": 0})
     small = [] if inline_threshold else [True]
     assert [len(subtasks.storage.files[name]) < 5_000 for name in shared(subtasks)] == [False, *small]

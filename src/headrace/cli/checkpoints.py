@@ -13,8 +13,8 @@ from headrace.checkpoint.failure_history import FailureHistory
 from headrace.checkpoint.manifest import FORMAT_VERSION, Manifest, SplitSnapshot
 from headrace.checkpoint.manifest_folder import retained_manifests
 from headrace.cli.output import new_table, output
-from headrace.client import wording
 from headrace.client.progress import skipped_files
+from headrace.common import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError
 from headrace.common.job_execution_result import JobFailure

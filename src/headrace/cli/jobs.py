@@ -11,8 +11,7 @@ from rich.text import Text
 from headrace.cli import savepoint as by_directory
 from headrace.cli.output import new_table, output
 from headrace.cli.settings import SavepointKind
-from headrace.client import wording
-from headrace.common import options
+from headrace.common import options, wording
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.savepoints import EMPTY_PLACE

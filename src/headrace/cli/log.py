@@ -16,7 +16,7 @@ from rich.text import Text
 
 from headrace.cli.output import new_table, output
 from headrace.cli.settings import job_settings
-from headrace.client import wording
+from headrace.common import wording
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.messages import TopicPartition

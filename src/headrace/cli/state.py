@@ -22,7 +22,7 @@ from rich.text import Text
 
 from headrace.cli.output import FAILED, OK, new_table, output
 from headrace.cli.settings import job_settings
-from headrace.client import wording
+from headrace.common import wording
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, SavepointError
 

@@ -16,8 +16,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headrace.client import wording
 from headrace.client.progress import RATE, JobProgress, last_line, progress_line
+from headrace.common import wording
 from headrace.common.errors import OutputClosedError
 from headrace.common.logs import get_logger, prints_json
 from headrace.jobmanager.status import (
@@ -185,7 +185,7 @@ class ProgressListener:
         """A line that says where jobs can be asked for; once, as all of a process have one server."""
         if address != self._address:
             self._address = address
-            self._introduce(f"REST API at {address}/v1")
+            self._introduce(f"dashboard at {address}, REST API at {address}/v1")
 
     def _begin(self, start: JobStart, job: JobSnapshot) -> None:
         """The first line: afresh, or from where."""

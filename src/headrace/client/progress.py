@@ -8,7 +8,7 @@ from functools import partial
 from html import escape
 from typing import Any, Final
 
-from headrace.client import wording
+from headrace.common import wording
 from headrace.common.job_status import JobStatus
 from headrace.common.notebooks import framed
 from headrace.jobmanager.metrics import SplitProgress

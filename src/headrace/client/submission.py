@@ -30,7 +30,14 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.jobmanager.status import JobListener, JobStatusStore, RuntimeStarting, ServerStarted, SubmissionFailed
+from headrace.jobmanager.status import (
+    JobListener,
+    JobStatusStore,
+    RuntimeStarted,
+    RuntimeStarting,
+    ServerStarted,
+    SubmissionFailed,
+)
 from headrace.operators.user_code import record_text
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
@@ -246,7 +253,7 @@ def start_server(configuration: Configuration) -> "RestServer":
     Raises:
         ConfigurationError: when it cannot be started so, or what it needs is not installed.
     """
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    missing = [name for name in ("jinja2", "starlette", "uvicorn") if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
             f"{options.REST_PORT.key} or {options.REST_BIND_PORT.key} is set, and there is no "
@@ -264,6 +271,7 @@ def _job_manager(
     runtime, parallelism = open_runtime(
         configuration, lambda master: status.publish(RuntimeStarting(f"Spark, master {master}"))
     )
+    status.publish(RuntimeStarted(*runtime.about()))
     plan = plan_graph(graph, configuration, job_name, parallelism)
     current_defaults().submitted.append(plan.name)
     _warn_of_unseen_results(graph)

@@ -102,12 +102,13 @@ MASK: Final = "******"
 def masked(values: Mapping[str, str]) -> dict[str, str]:
     """Keys and values as anybody may see them: without secrets, and without passwords in addresses."""
     return {
-        key: MASK if is_secret_key(key) or any(part in key.lower() for part in _SENSITIVE) else _without_password(text)
+        key: MASK if is_secret_key(key) or any(part in key.lower() for part in _SENSITIVE) else without_passwords(text)
         for key, text in values.items()
     }
 
 
-def _without_password(text: str) -> str:
+def without_passwords(text: str) -> str:
+    """A text without the passwords of the addresses in it."""
     return _CREDENTIALS.sub(MASK, text)
 
 

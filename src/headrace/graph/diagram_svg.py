@@ -6,10 +6,11 @@ a picture that stands alone wants that. The picture has a background of its own,
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Item, Layers, draw_text, one_line
@@ -303,27 +304,42 @@ _DARK_PAGES: Final = (
 )
 
 
-def draw_svg(diagram: Diagram, marked: Collection[int] = (), *, standalone: bool = True) -> str:
+def draw_svg(
+    diagram: Diagram,
+    marked: Collection[int] = (),
+    *,
+    standalone: bool = True,
+    has_style: bool = True,
+    classes: Mapping[int, str] = MappingProxyType({}),
+    inside: Callable[[PlacedBox], Iterable[str]] = lambda _: (),
+) -> str:
     """The diagram as an ``<svg>`` element.
 
     Args:
         diagram: what to draw.
         marked: ids of boxes that stand out.
         standalone: whether the picture is a document of its own; inside a page it is as light or dark as the page.
+        has_style: whether a style sheet is in it; else that of the page around it has to say what is dark.
+        classes: by id of a box, what else its shape is called for the style sheet of a page.
+        inside: draws what a box has in it besides.
     """
     layout = DiagramLayout(diagram)
-    size = f'width="{_number(layout.width)}" height="{_number(layout.height)}"'
-    box = f'viewBox="0 0 {_number(layout.width)} {_number(layout.height)}"'
+    size = f'width="{drawn_number(layout.width)}" height="{drawn_number(layout.height)}"'
+    box = f'viewBox="0 0 {drawn_number(layout.width)} {drawn_number(layout.height)}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {box} font-family="{_FONT}">',
         f"<title>{_escaped(diagram.headline)}</title>",
         f"<desc>{escape(draw_text(diagram))}</desc>",
-        f"<style>{_style(standalone=standalone)}</style>",
+        *([f"<style>{_style(standalone=standalone)}</style>"] if has_style else []),
         *_page(diagram, layout),
         *(part for band in layout.bands for part in _band(band, layout.width)),
         *(part for arrow in layout.arrows for part in _arrow(arrow)),
         *(part for arrow in layout.arrows if arrow.text for part in _label(arrow)),
-        *(part for box in layout.boxes for part in _box(box, is_marked=box.box.id in marked)),
+        *(
+            part
+            for box in layout.boxes
+            for part in _box(box, classes.get(box.box.id, ""), inside(box), is_marked=box.box.id in marked)
+        ),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -380,12 +396,13 @@ def _label(placed: PlacedArrow) -> Iterator[str]:
     yield _text("note", at.x, at.y, placed.text, NOTE_SIZE)
 
 
-def _box(placed: PlacedBox, *, is_marked: bool) -> Iterator[str]:
+def _box(placed: PlacedBox, more: str, inside: Iterable[str], *, is_marked: bool) -> Iterator[str]:
     box, kind = placed.box, _KINDS[placed.box.role]
     left, top = placed.top.x - placed.width / 2, placed.top.y
     yield f"<g><title>{_tooltip(box)}</title>"
     radius = 17.0 if kind == "source" else 6.0
-    yield _rectangle(kind, left, top, placed.width, placed.height, radius=radius, line=3.0 if is_marked else 1.4)
+    line, named = 3.0 if is_marked else 1.4, f"{kind} {more}".rstrip()
+    yield _rectangle(named, left, top, placed.width, placed.height, radius=radius, line=line)
     if kind == "sink":
         for x in (left + 5, left + placed.width - 5):
             ends = f"M{_at(x, top)} L{_at(x, top + placed.height)}"
@@ -394,6 +411,7 @@ def _box(placed: PlacedBox, *, is_marked: bool) -> Iterator[str]:
     yield _text("text", placed.top.x, top + 17, shortened(box.name), NAME_SIZE, weight=weight)
     for number, note in enumerate(box.notes):
         yield _text("note", placed.top.x, top + 35 + number * NOTE_HEIGHT, shortened(note), NOTE_SIZE)
+    yield from inside
     yield "</g>"
 
 
@@ -402,15 +420,16 @@ def _tooltip(box: Box) -> str:
 
 
 def _rectangle(kind: str, x: float, y: float, width: float, height: float, *, radius: float, line: float = 1.0) -> str:
-    place = f'x="{_number(x)}" y="{_number(y)}" width="{_number(width)}" height="{_number(height)}"'
-    shape = f'rx="{_number(radius)}" stroke-width="{line}"'
-    return f'<rect class="headrace-{kind}" {_colours(kind)} {place} {shape}/>'
+    """A rectangle; words behind the first one of its kind are for the style sheet of a page."""
+    place = f'x="{drawn_number(x)}" y="{drawn_number(y)}" width="{drawn_number(width)}" height="{drawn_number(height)}"'
+    shape = f'rx="{drawn_number(radius)}" stroke-width="{line}"'
+    return f'<rect class="headrace-{kind}" {_colours(kind.split(maxsplit=1)[0])} {place} {shape}/>'
 
 
 def _text(kind: str, x: float, y: float, text: str, size: float, *, anchor: str = "middle", weight: str = "400") -> str:
     """Text around a height: its baseline is placed by hand, since few programs know ``dominant-baseline``."""
-    place = f'x="{_number(x)}" y="{_number(y + size * 0.36)}" text-anchor="{anchor}"'
-    font = f'font-size="{_number(size)}" font-weight="{weight}"'
+    place = f'x="{drawn_number(x)}" y="{drawn_number(y + size * 0.36)}" text-anchor="{anchor}"'
+    font = f'font-size="{drawn_number(size)}" font-weight="{weight}"'
     return f'<text class="headrace-{kind}" {_colours(kind)} {place} {font}>{_escaped(text)}</text>'
 
 
@@ -425,9 +444,9 @@ def _escaped(text: str) -> str:
 
 
 def _at(x: float, y: float) -> str:
-    return f"{_number(x)} {_number(y)}"
+    return f"{drawn_number(x)} {drawn_number(y)}"
 
 
-def _number(value: float) -> str:
+def drawn_number(value: float) -> str:
     """With a tenth, and without what says nothing."""
     return f"{value:.1f}".removesuffix(".0")

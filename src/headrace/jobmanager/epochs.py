@@ -19,7 +19,14 @@ from headrace.connectors.source import ReadBudget
 from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, next_manifest
 from headrace.jobmanager.epoch_gate import EpochGate, held_by
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.metrics import FunctionMetrics, SourceProgress, WatermarkProgress, records_read
+from headrace.jobmanager.history import running_parts, state_sizes
+from headrace.jobmanager.metrics import (
+    FunctionMetrics,
+    SourceProgress,
+    SplitProgress,
+    WatermarkProgress,
+    records_read,
+)
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
@@ -421,6 +428,7 @@ class JobExecution:
             failed.pop_all()
         self.planner = EpochPlanner(job, self.sources)
         self._keeper = TimeKeeper(job.planned.plan)
+        self._source_uids = frozenset(source.planned.uid for source in self.sources)
         self._before = system_nanos()
 
     def start(self, *, recovers: bool) -> None:
@@ -447,7 +455,7 @@ class JobExecution:
         Returns:
             None when the epoch was held back, and the job is to stop before it.
         """
-        job, started = self.job, time.monotonic()
+        job, began, started = self.job, system_nanos(), time.monotonic()
         reports = run_epoch(job, planned)
         raise_reported(reports)
         check_broadcast_state(job.planned.plan, reports)
@@ -463,6 +471,7 @@ class JobExecution:
         waited = time.monotonic()
         job.sizer.observe(read, planned.seconds + waited - started)
         self._keep_times(reports, is_full=planned.is_full)
+        event_time = self.event_time(manifest)
         return EpochStatistics(
             epoch=manifest.epoch,
             records=read,
@@ -478,8 +487,10 @@ class JobExecution:
             measured=self.measured,
             times=self.times,
             pending=manifest.pending_by_sink(),
-            event_time=self.event_time(manifest),
-            sources=self._readings(planned, reports),
+            event_time=event_time,
+            sources=self._readings(planned, reports, event_time.splits),
+            parts=running_parts(self._source_uids, reports, began, ran - started),
+            state_sizes=state_sizes(reports),
         )
 
     def _keep_times(self, reports: Sequence[TaskReport], *, is_full: bool) -> None:
@@ -496,17 +507,20 @@ class JobExecution:
         waiting = [source.watermark() for source in self.sources if any(source.unfinished())]
         return max(waiting, default=MAX_WATERMARK)
 
-    def _readings(self, planned: EpochPlan, reports: Sequence[TaskReport]) -> tuple[SourceProgress, ...]:
+    def _readings(
+        self, planned: EpochPlan, reports: Sequence[TaskReport], splits: Sequence[SplitProgress]
+    ) -> tuple[SourceProgress, ...]:
         """How far each source is behind when an epoch is complete."""
         now = self.job.now()
         for source in self.sources:
-            splits = planned.splits[source.planned.uid]
-            source.has_read(splits, reports, planned.context.processing_time, now)
-        return tuple(source.reading(now, self.job.planned.settings.backlog_lag) for source in self.sources)
+            plans = planned.splits[source.planned.uid]
+            source.has_read(plans, reports, planned.context.processing_time, now)
+        return tuple(source.reading(now, self.job.planned.settings.backlog_lag, splits) for source in self.sources)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
         """Event time as of the newest manifest."""
-        splits = tuple(split for source in self.sources for split in source.progress())
+        now = self.job.now()
+        splits = tuple(split for source in self.sources for split in source.progress(now))
         waiting = {uid for split in splits for uid in split.watermarks}
         going_on = {uid for source in self.sources if not source.enumerator.is_complete() for uid in source.timestamps}
         made = {uid for source in self.sources for uid in source.timestamps}

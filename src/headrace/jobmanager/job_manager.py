@@ -595,6 +595,7 @@ class JobManager:
         if planned is None:
             return None
         self._log_fields.epoch = planned.context.epoch
+        self._status.publish(events.EpochStarted(planned.context.epoch, planned.records))
         statistics = execution.run(planned)
         if statistics is None:
             return None

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from headrace.checkpoint.manifest import Manifest, OperatorCounters, OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
@@ -266,6 +266,9 @@ class ReadingHistory:
         return replace(found, records=round(size * self._records / self._bytes))
 
 
+_NOT_KNOWN: Final = Pending()
+
+
 @dataclass(frozen=True, slots=True)
 class SplitProgress:
     """One split at the end of an epoch.
@@ -277,6 +280,8 @@ class SplitProgress:
         idle: those of these operators that do not wait for it.
         is_held_back: whether it waits for others that it is aligned with.
         uid: the uid of its source.
+        pending: what is there and not read yet; records may be an estimate.
+        read_at: when something of it was last read in this run, in milliseconds of the job's clock; None for never.
     """
 
     source: str
@@ -285,6 +290,8 @@ class SplitProgress:
     idle: frozenset[str] = frozenset()
     is_held_back: bool = False
     uid: str = ""
+    pending: Pending = _NOT_KNOWN
+    read_at: int | None = None
 
     @property
     def watermark(self) -> int:

@@ -35,6 +35,9 @@ class Runtime(Protocol):
     def slots(self) -> int:
         """How many tasks it can run at the same time now; that of a cluster changes while executors come and go."""
 
+    def about(self) -> tuple[str, str]:
+        """Return where tasks run, in words, and the address at which that is shown; empty for nowhere."""
+
     def check(self) -> None:
         """Look whether it can still run tasks; called now and then while there is nothing to run.
 

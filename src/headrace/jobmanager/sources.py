@@ -36,6 +36,7 @@ class Split:
         idle: the operators whose idleness the tasks have been told of.
         finished: whether the tasks have been told that nothing will come any more.
         is_held_back: whether it waited in the last epoch for others that it is aligned with.
+        read_at: when something of it was last read in this run, in milliseconds of the job's clock; None for never.
     """
 
     split_id: str
@@ -48,6 +49,7 @@ class Split:
     idle: frozenset[str] = frozenset()
     finished: bool = False
     is_held_back: bool = False
+    read_at: int | None = None
 
     @property
     def watermark(self) -> int:
@@ -286,6 +288,7 @@ class SourceCoordinator:
         for planned in plans:
             if planned.read is not None:
                 planned.split.position = planned.read.end
+                planned.split.read_at = now
             planned.split.finished = planned.ends
             planned.split.idle = planned.idle
             planned.split.is_held_back = planned.is_held_back
@@ -301,12 +304,19 @@ class SourceCoordinator:
             if planned.read is not None and planned.split.paces:
                 planned.split.has_read(planned.read.records, before[planned.split.channel])
 
-    def progress(self) -> Iterator[SplitProgress]:
+    def progress(self, now: int) -> Iterator[SplitProgress]:
         """Return how far each split has come."""
         for split in self.unfinished():
-            watermarks = {uid: split.watermarks.get(uid, MIN_WATERMARK) for uid in self.timestamps}
-            idle, held_back = split.idle, split.is_held_back
-            yield SplitProgress(self._name, split.split_id, watermarks, idle, held_back, self.planned.uid)
+            yield SplitProgress(
+                self._name,
+                split.split_id,
+                {uid: split.watermarks.get(uid, MIN_WATERMARK) for uid in self.timestamps},
+                split.idle,
+                split.is_held_back,
+                self.planned.uid,
+                self.enumerator.pending(split.split_id, split.position, now),
+                split.read_at,
+            )
 
     def has_read(
         self, plans: Iterable[SplitPlan], reports: Iterable[TaskReport], fetched_at: int, emitted_at: int
@@ -325,12 +335,17 @@ class SourceCoordinator:
             records, sum(read.bytes for read in reads.values()), event_times.values(), fetched_at, emitted_at
         )
 
-    def reading(self, now: int, backlog_lag: int | None) -> SourceProgress:
-        """Return how far the source is behind; ``backlog_lag`` as in :meth:`is_processing_backlog`."""
-        splits = (self.enumerator.pending(split.split_id, split.position, now) for split in self.unfinished())
+    def reading(self, now: int, backlog_lag: int | None, splits: Iterable[SplitProgress]) -> SourceProgress:
+        """Return how far the source is behind.
+
+        Args:
+            now: the reading of the job's clock in milliseconds.
+            backlog_lag: as in :meth:`is_processing_backlog`.
+            splits: how far its splits have come.
+        """
         return SourceProgress(
             self._name,
-            self._history.total(splits),
+            self._history.total(split.pending for split in splits if split.uid == self.planned.uid),
             self.watermark(),
             self._history.idle_since,
             self.is_processing_backlog(now, backlog_lag),

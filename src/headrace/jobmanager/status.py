@@ -15,8 +15,10 @@ from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.jobmanager.history import HistoryPoint, RunHistory, RunningParts, StateSizes, split_points
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
 from headrace.jobmanager.workload import OperatorTimes, Reading, Workload
+from headrace.metrics.registry import LATE_DROPPED, RECORDS_IN_ERRORS, SEND_ERRORS
 from headrace.plan.job_plan import JobPlan
 from headrace.savepoint.metadata import SavepointFormat
 from headrace.time.clock import SystemClock
@@ -25,6 +27,7 @@ logger = get_logger(__name__)
 
 _EPOCHS_KEPT: Final = 40
 _SAVEPOINTS_KEPT: Final = 20
+_RESUMPTIONS_KEPT: Final = 20
 
 
 class JobEvent:
@@ -38,6 +41,19 @@ class RuntimeStarting(JobEvent):
     """The job waits until something that takes seconds has started: Spark, say."""
 
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeStarted(JobEvent):
+    """The runtime of the job is there.
+
+    Attributes:
+        what: where tasks run: ``Spark, master local[2]``.
+        web_url: where that is shown; empty for nowhere.
+    """
+
+    what: str
+    web_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +111,21 @@ class JobStart(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class EpochStarted(JobEvent):
+    """An epoch is planned, and begins to run.
+
+    Attributes:
+        epoch: its number.
+        records: how many records it is to read, by the enumerators' word.
+        time: when, in milliseconds of the system's clock; the snapshot knows.
+    """
+
+    epoch: int
+    records: int
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EpochStatistics(JobEvent):
     """An epoch is complete: its manifest exists.
 
@@ -116,6 +147,9 @@ class EpochStatistics(JobEvent):
         sources: how far each source is behind.
         measured: what functions have measured in this run.
         times: where the time of operators has gone in this run.
+        parts: where the time in the runtime has gone; None where the runtime does not tell.
+        state_sizes: bytes of state, by uid, name of the store and task.
+        ended: when the epoch was complete, in milliseconds of the system's clock; the snapshot knows.
     """
 
     epoch: int
@@ -134,6 +168,9 @@ class EpochStatistics(JobEvent):
     sources: tuple[SourceProgress, ...] = field(default=(), repr=False)
     measured: FunctionMetrics | None = field(default=None, repr=False)
     times: OperatorTimes = field(default_factory=dict, repr=False)
+    parts: RunningParts | None = None
+    state_sizes: StateSizes = field(default_factory=dict, repr=False)
+    ended: int = 0
 
     @property
     def seconds(self) -> float:
@@ -180,7 +217,20 @@ class EpochStatistics(JobEvent):
 
     def summary(self) -> EpochStatistics:
         """The same without what only the newest epoch is asked for; it would keep plan and manifest in memory."""
-        return replace(self, counters={}, operator_counters={}, event_time=None, sources=(), measured=None, times={})
+        return replace(
+            self,
+            counters={},
+            operator_counters={},
+            event_time=None,
+            sources=(),
+            measured=None,
+            times={},
+            state_sizes={},
+        )
+
+    def rejected(self) -> int:
+        """Return how many records could not be read or written, since the job's first start."""
+        return sum(self.counters.get(name, 0) for name in (RECORDS_IN_ERRORS, SEND_ERRORS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +374,23 @@ class JobEnd(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Resumption:
+    """The job has gone on from a checkpoint within a run.
+
+    Attributes:
+        time: when, in milliseconds of the system's clock.
+        epoch: from which epoch.
+        is_rescaled: whether it has got another plan; else it was after a failure.
+        parallelism: that of operators that have none of their own; 0 where there is no plan.
+    """
+
+    time: int
+    epoch: int
+    is_rescaled: bool
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusChange:
     """Since when, in milliseconds of the system's clock, a job has had a status."""
 
@@ -357,6 +424,10 @@ class JobSnapshot:
         failures: the latest failures, of earlier runs too.
         savepoints: the last ones of this run.
         end: how it ended; None before.
+        runtime: where its tasks run; None until that is there.
+        running: the epoch that runs; None between two epochs.
+        past: what the run was like.
+        resumptions: the last times at which it has gone on from a checkpoint, in this run.
     """
 
     name: str
@@ -379,6 +450,10 @@ class JobSnapshot:
     failures: tuple[JobFailure, ...] = ()
     savepoints: tuple[SavepointStatus, ...] = ()
     end: JobEnd | None = None
+    runtime: RuntimeStarted | None = None
+    running: EpochStarted | None = None
+    past: RunHistory = field(default=RunHistory(), repr=False)
+    resumptions: tuple[Resumption, ...] = ()
 
     @property
     def status(self) -> JobStatus:
@@ -392,12 +467,34 @@ class JobSnapshot:
         return self._changed(event, time)._held_after(event)._moved(event, time)
 
     def _changed(self, event: JobEvent, time: int) -> JobSnapshot:
-        after = self
+        after = self._begun(event, time)
         match event:
+            case EpochStarted():
+                after = replace(self, running=replace(event, time=time))
+            case EpochStatistics():
+                after = self._after_epoch(replace(event, ended=time))
+            case CommitsAcknowledged() if self.latest is not None:
+                after = replace(self, latest=replace(self.latest, epoch=event.epoch, pending=event.pending))
+            case EpochFailed():
+                after = replace(self, failure=event, failed=self.failed + 1, running=None)
+            case FailuresRecorded():
+                after = replace(self, failures=event.failures)
+            case JobRestart():
+                after = self._after_restart(event, time)
+            case SavepointStatus():
+                after = replace(self, savepoints=self._savepoints_after(event, time))
+            case JobEnd():
+                after = replace(self, end=event, running=None)
+        return after
+
+    def _begun(self, event: JobEvent, time: int) -> JobSnapshot:
+        match event:
+            case RuntimeStarted():
+                return replace(self, runtime=event)
             case JobIdentified():
-                after = replace(self, job_id=event.job_id)
+                return replace(self, job_id=event.job_id)
             case JobStart():
-                after = replace(
+                return replace(
                     self,
                     job_id=event.job_id,
                     start=event,
@@ -405,36 +502,35 @@ class JobSnapshot:
                     workload=Workload().after(Reading(time, event.operator_counters, {})),
                     restored=None if event.restored_epoch is None else time,
                 )
-            case EpochStatistics():
-                after = replace(
-                    self,
-                    latest=event,
-                    epochs=(*self.epochs, event.summary())[-_EPOCHS_KEPT:],
-                    completed=self.completed + 1,
-                    records=self.records + event.records,
-                    workload=self.workload.after(Reading(time, event.operator_counters, event.times)),
-                    failure=None,
-                )
-            case CommitsAcknowledged() if self.latest is not None:
-                after = replace(self, latest=replace(self.latest, epoch=event.epoch, pending=event.pending))
-            case EpochFailed():
-                after = replace(self, failure=event, failed=self.failed + 1)
-            case FailuresRecorded():
-                after = replace(self, failures=event.failures)
-            case JobRestart():
-                is_rescaled = event.plan is not self.plan
-                after = replace(
-                    self,
-                    plan=event.plan,
-                    restarts=self.restarts + (not is_rescaled),
-                    rescales=self.rescales + is_rescaled,
-                    restored=time,
-                )
-            case SavepointStatus():
-                after = replace(self, savepoints=self._savepoints_after(event, time))
-            case JobEnd():
-                after = replace(self, end=event)
-        return after
+        return self
+
+    def _after_epoch(self, epoch: EpochStatistics) -> JobSnapshot:
+        records = self.records + epoch.records
+        return replace(
+            self,
+            latest=epoch,
+            epochs=(*self.epochs, epoch.summary())[-_EPOCHS_KEPT:],
+            completed=self.completed + 1,
+            records=records,
+            workload=self.workload.after(Reading(epoch.ended, epoch.operator_counters, epoch.times)),
+            failure=None,
+            running=None,
+            past=self.past.after(_point(epoch, records)),
+        )
+
+    def _after_restart(self, event: JobRestart, time: int) -> JobSnapshot:
+        is_rescaled = event.plan is not self.plan
+        parallelism = 0 if event.plan is None else event.plan.settings.parallelism
+        resumption = Resumption(time, event.epoch, is_rescaled, parallelism)
+        return replace(
+            self,
+            plan=event.plan,
+            restarts=self.restarts + (not is_rescaled),
+            rescales=self.rescales + is_rescaled,
+            restored=time,
+            running=None,
+            resumptions=(*self.resumptions, resumption)[-_RESUMPTIONS_KEPT:],
+        )
 
     def _held_after(self, event: JobEvent) -> JobSnapshot:
         if isinstance(event, EpochHeld):
@@ -455,6 +551,22 @@ class JobSnapshot:
         if status is self.status or (self.status in _ENDING and not ends):
             return self
         return replace(self, history=(*self.history, StatusChange(status, time)))
+
+
+def _point(epoch: EpochStatistics, records: int) -> HistoryPoint:
+    splits = () if epoch.event_time is None else epoch.event_time.splits
+    return HistoryPoint(
+        time=epoch.ended,
+        clock=epoch.processing_time,
+        epoch=epoch.epoch,
+        records=records,
+        watermark=epoch.watermark,
+        pending=epoch.pending_records,
+        state={(uid, name): sum(by) for uid, by_name in epoch.state_sizes.items() for name, by in by_name.items()},
+        late=epoch.counters.get(LATE_DROPPED, 0),
+        rejected=epoch.rejected(),
+        splits=split_points(splits),
+    )
 
 
 _STATUS_AFTER: Final[Mapping[type, JobStatus]] = {

@@ -132,6 +132,10 @@ class LocalRuntime:
         """The cores of this machine, although tasks run one after the other."""
         return os.cpu_count() or 1
 
+    def about(self) -> tuple[str, str]:
+        """This process, which nobody shows."""
+        return "this process", ""
+
     def check(self) -> None:
         """This process can always run tasks."""
 

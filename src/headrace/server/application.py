@@ -1,38 +1,31 @@
 """The ASGI application: from a request of HTTP to a handler, and back to JSON."""
 
-import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
-from headrace.server.errors import RestError, bad_request
-from headrace.server.guard import RequestGuard
+from headrace.server.bodies import drained, read_body
+from headrace.server.dashboard.jobs import ServedDashboard
+from headrace.server.dashboard.pages import dashboard_routes
+from headrace.server.errors import RestError, bad_request, not_found
+from headrace.server.guard import CHALLENGE, RequestGuard
 from headrace.server.openapi import openapi
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
 from headrace.server.wire import to_document
 
 logger = get_logger(__name__)
-
-MOST_BYTES: Final = 1 << 20
-"""No body of a request is larger."""
-
-_MOST_DRAINED: Final = 1 << 30
-
-_READ_SECONDS: Final = 10.0
-"""The time limit for the arrival of a body."""
-
-_CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="headrace", charset="UTF-8"'}
 
 
 def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> Starlette:
@@ -52,8 +45,9 @@ def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> S
             Route(f"{prefix}/openapi.json", described, methods=["GET"]),
         )
     ]
+    pages = dashboard_routes(ServedDashboard(service, partial(answer, routes)), service.settings)
     made = Starlette(
-        routes=paths,
+        routes=[*paths, *pages],
         exception_handlers={HTTPException: _http_error, Exception: _unexpected},
     )
     made.router.redirect_slashes = False
@@ -65,6 +59,25 @@ def _path(prefix: str, route: RestRoute, service: RestService, guard: RequestGua
     made = Route(prefix + path, partial(_answer, route, service, guard), methods=[route.method])
     made.methods = {route.method}  # Starlette adds HEAD, for which nobody asks
     return made
+
+
+def answer(routes: Sequence[RestRoute], method: str, path: tuple[str, ...], request: RestRequest) -> Any:
+    """The model of the answer to a request that comes from this process.
+
+    Args:
+        routes: the paths that there are.
+        method: that of the request.
+        path: its parts.
+        request: the request, without the parameters of its path.
+
+    Raises:
+        HeadraceError: when it is refused.
+    """
+    for route in routes:
+        parameters = route.parameters(path) if route.method == method else None
+        if parameters is not None:
+            return route.handler(replace(request, parameters=parameters))
+    raise not_found(f"Not found: /{'/'.join(path)}")
 
 
 async def _described(document: Response, guard: RequestGuard, request: Request) -> Response:
@@ -83,48 +96,14 @@ async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, r
             guard.check_token(request.headers)
         if route.changes:
             guard.check_origin(request.headers)
-        body = await (_drained(request) if route.is_drained else read_body(request))
+        body = await (drained(request) if route.is_drained else read_body(request))
         asked = RestRequest(service, request.path_params, dict(request.query_params), _object(body))
         return json_response(to_document(route.handler(asked)), route.status)
     except RestError as error:
-        headers = _CHALLENGE if error.status is HTTPStatus.UNAUTHORIZED else {}
+        headers = CHALLENGE if error.status is HTTPStatus.UNAUTHORIZED else {}
         return error_response(error.status, str(error), headers)
     except HeadraceError as error:
         return error_response(HTTPStatus.BAD_REQUEST, str(error))
-
-
-async def read_body(request: Request) -> bytes:
-    """The body, which clients of Flink send with each request.
-
-    Raises:
-        RestError: when it is too large, or takes too long.
-    """
-    found = bytearray()
-    try:
-        async with asyncio.timeout(_READ_SECONDS):
-            async for chunk in request.stream():
-                found += chunk
-                if len(found) > MOST_BYTES:
-                    raise RestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {MOST_BYTES} bytes at most")
-    except TimeoutError:
-        raise RestError(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {_READ_SECONDS:g} s") from None
-    except ClientDisconnect:
-        raise bad_request("the client went away") from None
-    return bytes(found)
-
-
-async def _drained(request: Request) -> bytes:
-    """Read what nobody wants, so that the client comes to read the answer."""
-    length = 0
-    try:
-        async with asyncio.timeout(_READ_SECONDS):
-            async for chunk in request.stream():
-                length += len(chunk)
-                if length > _MOST_DRAINED:
-                    break
-    except (TimeoutError, ClientDisconnect):
-        logger.debug("a client has sent %d bytes that nobody wants, and went away", length)
-    return b""
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.common.errors import ConfigurationError
-from headrace.server.application import error_response, read_body
+from headrace.server.application import error_response
+from headrace.server.bodies import read_body
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.errors import RestError
 from headrace.server.guard import RequestGuard

@@ -5,12 +5,16 @@ import binascii
 import hmac
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.server.errors import RestError
 from headrace.server.settings import RestSettings, is_loopback
 
-_SAME_SITE = ("same-origin", "none")
+CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="headrace", charset="UTF-8"'}
+"""Has browsers ask for the token."""
+
+_SAME_SITE: Final = ("same-origin", "none")
 
 
 class RequestGuard:

@@ -41,6 +41,13 @@ class RestRoute:
         """True if it changes something: then a page of another site may not ask for it."""
         return self.method != "GET" or self.path.endswith("/yarn-cancel")
 
+    def parameters(self, path: tuple[str, ...]) -> dict[str, str] | None:
+        """The parts of a path that have a name; None when it is another path."""
+        parts = self.path.strip("/").split("/")
+        if len(parts) != len(path) or any(not p.startswith(":") and p != q for p, q in zip(parts, path, strict=True)):
+            return None
+        return {part[1:]: given for part, given in zip(parts, path, strict=True) if part.startswith(":")}
+
     @property
     def about(self) -> str:
         """What it does, in a sentence."""
@@ -74,6 +81,7 @@ _TOLD: Final = (
     _Get("/jobs/metrics", metrics.all_jobs_metrics, (*_OF_METRICS, "jobs")),
     _Get(_JOB, jobs.job_details),
     _Get(f"{_JOB}/status", jobs.job_status),
+    _Get(f"{_JOB}/view", jobs.view),
     _Get(f"{_JOB}/plan", jobs.job_plan),
     _Get(f"{_JOB}/config", jobs.job_configuration),
     _Get(f"{_JOB}/execution-result", jobs.execution_result),

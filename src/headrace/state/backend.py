@@ -57,8 +57,8 @@ class TaskStates(Protocol):
         ``inline_threshold`` bytes is held in the reference itself.
         """
 
-    def size_in_bytes(self) -> int:
-        """How many bytes the version takes, wherever they are."""
+    def sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """How many bytes the version takes, wherever they are, by uid of the operator and name of the store."""
 
     def close(self) -> None:
         """Lets go of files and memory; called once, also after a failure."""

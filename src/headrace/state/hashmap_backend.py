@@ -291,15 +291,15 @@ class HashMapTaskStates:
     def _stored(self, uid: str) -> Sequence[str]:
         return sorted(name for (of, name), store in self._stores.items() if of == uid and store.runs)
 
-    def size_in_bytes(self) -> int:
-        """How many bytes the runs of all stores take, in all files; of what is shared the first task says."""
-        sections = {
-            (run.section.file, run.section.offset): run.section.size
-            for (uid, name), store in self._stores.items()
-            if not (self._partition and is_broadcast(name) and self._shares(uid))
-            for run in store.runs
-        }
-        return sum(sections.values())
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """How many bytes the runs of each store take, in all files; of what is shared the first task says."""
+        found: dict[str, dict[str, int]] = {}
+        for (uid, name), store in self._stores.items():
+            if store.runs and not (self._partition and is_broadcast(name) and self._shares(uid)):
+                # After a change of parallelism several runs may be parts of one section.
+                sections = {(run.section.file, run.section.offset): run.section.size for run in store.runs}
+                found.setdefault(uid, {})[name] = sum(sections.values())
+        return found
 
     def uids(self) -> list[str]:
         """The operators that have state in this version, sorted."""

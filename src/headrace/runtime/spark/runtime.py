@@ -145,6 +145,11 @@ class SparkRuntime:
         except _STOPPED as error:
             raise _stopped() from error
 
+    def about(self) -> tuple[str, str]:
+        """Spark's master and its web UI; there is none where ``spark.ui.enabled`` is false."""
+        context = self._session.sparkContext
+        return f"Spark, master {context.master}", context.uiWebUrl or ""
+
     def check(self) -> None:
         """Ask Java whether the context still runs: nobody else says that Java is gone while no query runs.
 

@@ -217,7 +217,7 @@ class TaskReport:
         stage: its stage.
         partition: its number within the stage.
         snapshot: what the manifest keeps of it.
-        state_bytes: bytes in all runs of its state.
+        state_sizes: bytes in all runs of its state, by uid and name of the store.
         channels: stage 0 only.
         committables: those of each sink.
         counters: the epoch's counters.
@@ -232,7 +232,7 @@ class TaskReport:
     stage: int
     partition: int
     snapshot: PartitionSnapshot = field(default_factory=PartitionSnapshot)
-    state_bytes: int = 0
+    state_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     channels: tuple[ChannelReport, ...] = ()
     committables: Mapping[str, list[object]] = field(default_factory=dict)
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -242,6 +242,11 @@ class TaskReport:
     held: Mapping[str, str] = field(default_factory=dict)
     error: TaskFailure | None = None
     times: TaskTimes | None = None
+
+    @property
+    def state_bytes(self) -> int:
+        """Return the bytes of all of its state."""
+        return sum(size for by_name in self.state_sizes.values() for size in by_name.values())
 
 
 def with_times(reports: Iterable[TaskReport], times: Iterable[TaskTimes]) -> list[TaskReport]:

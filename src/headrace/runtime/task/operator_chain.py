@@ -310,12 +310,12 @@ class OperatorChain:
             progress: how far the operators have come, in later stages.
         """
         members, sources = self.members.values(), self.sources.values()
-        snapshot, size = self._snapshot(context, progress or {})
+        snapshot, sizes = self._snapshot(context, progress or {})
         return TaskReport(
             stage=self.stage.index,
             partition=self.partition,
             snapshot=snapshot,
-            state_bytes=size,
+            state_sizes=sizes,
             channels=channels,
             committables={
                 each.planned.uid: each.operator.committables
@@ -337,10 +337,10 @@ class OperatorChain:
 
     def _snapshot(
         self, context: EpochContext, progress: Mapping[str, OperatorProgress]
-    ) -> tuple[PartitionSnapshot, int]:
-        """End the epoch of all state, and write what has changed; returns its size as well."""
+    ) -> tuple[PartitionSnapshot, Mapping[str, Mapping[str, int]]]:
+        """End the epoch of all state, and write what has changed; returns the sizes of its stores as well."""
         if self.state is None:
-            return PartitionSnapshot(progress=progress), 0
+            return PartitionSnapshot(progress=progress), {}
         for state in self._states:
             state.end_epoch()
         try:
@@ -352,7 +352,7 @@ class OperatorChain:
         timers = [time for time in times if time is not None]
         # In batch mode timers wait for the end of the input, so there is no time to look for them.
         earliest = None if self.plan.settings.is_batch else min(timers, default=None)
-        return PartitionSnapshot(version, progress, earliest), self.state.size_in_bytes()
+        return PartitionSnapshot(version, progress, earliest), self.state.sizes()
 
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Return whether what it holds in memory is what an epoch starts from."""

@@ -8,6 +8,8 @@ from headrace.common import options
 from headrace.common.configuration import masked
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
+from headrace.server.dashboard.job_view import JobView
+from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.models.jobs import (
     Application,
     ApplicationDetails,
@@ -53,6 +55,12 @@ def jobs_overview(request: RestRequest) -> MultipleJobsDetails:
     """Return all jobs, a line each."""
     now = now_millis()
     return MultipleJobsDetails([_line(job.snapshot(), now) for job in request.service.jobs.all()])
+
+
+def view(request: RestRequest) -> JobView:
+    """Return all that the dashboard shows of a job."""
+    job = request.job()
+    return job_view(job.snapshot(), job.configuration, now_millis())
 
 
 def _line(job: JobSnapshot, now: int) -> JobDetails:

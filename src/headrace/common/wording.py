@@ -49,6 +49,13 @@ def span(seconds: float) -> str:
     return f"{hours} h {minutes_left:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
+def precise_span(seconds: float) -> str:
+    """The same, with milliseconds below a second: ``3 ms``, ``0.2 ms``."""
+    if 0 < seconds < 0.0095:
+        return f"{seconds * 1000:.1f} ms"
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else span(seconds)
+
+
 def watermark(millis: int, lag: int | None = None) -> str:
     """A watermark as a point in time (UTC), with what it lags behind the clock; words for its two ends."""
     if millis == MIN_WATERMARK:

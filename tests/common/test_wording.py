@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.client import wording
+from headrace.common import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 
 

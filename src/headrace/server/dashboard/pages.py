@@ -1,0 +1,229 @@
+"""The pages, made on the server: an overview of jobs, one page a job, and the dialogs of its buttons."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from headrace.common.errors import HeadraceError
+from headrace.common.logs import get_logger
+from headrace.server.bodies import read_body
+from headrace.server.dashboard import actions
+from headrace.server.dashboard.actions import FormTokens
+from headrace.server.dashboard.job_view import JobView
+from headrace.server.dashboard.jobs import DashboardJobs
+from headrace.server.dashboard.rendering import job_context, jobs_context, render
+from headrace.server.dashboard.static_files import STATIC, StaticFile
+from headrace.server.errors import RestError, bad_request
+from headrace.server.guard import CHALLENGE, RequestGuard
+from headrace.server.settings import RestSettings
+
+logger = get_logger(__name__)
+
+_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+_Handler = Callable[["Dashboard", Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """What pages are made of.
+
+    Attributes:
+        jobs: the jobs.
+        guard: who is let in.
+        refresh_millis: how often pages ask for what is new.
+        tokens: those of forms.
+    """
+
+    jobs: DashboardJobs
+    guard: RequestGuard
+    refresh_millis: int
+    tokens: FormTokens
+
+    def page(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> Response:
+        """A page or a part of one."""
+        more = {"refresh_millis": self.refresh_millis, "now": time.time_ns() // 1_000_000}
+        return Response(render(template, **more, **context), status, _HEADERS, "text/html; charset=utf-8")
+
+
+def dashboard_routes(jobs: DashboardJobs, settings: RestSettings) -> list[Route]:
+    """The routes of the pages.
+
+    Args:
+        jobs: the jobs that are shown.
+        settings: who is let in, and how often pages ask for what is new.
+    """
+    dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens())
+    found = [Route(path, partial(_answered, handler, dashboard), methods=[method]) for method, path, handler in _PATHS]
+    for route in found:
+        route.methods = route.methods - {"HEAD"}  # Starlette adds it, and nobody asks for it
+    return found
+
+
+async def _answered(handler: _Handler, dashboard: Dashboard, request: Request) -> Response:
+    """Who may not see a page, and what goes wrong with one, gets a page as well."""
+    try:
+        dashboard.guard.check_host(request.headers)
+        dashboard.guard.check_token(request.headers)
+        if request.method != "GET":
+            dashboard.guard.check_origin(request.headers)
+        return await handler(dashboard, request)
+    except RestError as error:
+        return _refused(dashboard, request, error.status, str(error))
+    except HeadraceError as error:
+        return _refused(dashboard, request, HTTPStatus.BAD_REQUEST, str(error))
+    except Exception as error:
+        logger.exception("%s %s failed", request.method, request.url.path)
+        told = f"{type(error).__name__}: see the log of the job"
+        return _refused(dashboard, request, HTTPStatus.INTERNAL_SERVER_ERROR, told)
+
+
+def _refused(dashboard: Dashboard, request: Request, status: HTTPStatus, message: str) -> Response:
+    template = "_error.html" if _is_part(request) else "error.html"
+    answer = dashboard.page(template, status, answered=status, message=message)
+    if status is HTTPStatus.UNAUTHORIZED:
+        answer.headers.update(CHALLENGE)
+    return answer
+
+
+def _is_part(request: Request) -> bool:
+    """Return whether a script of a page asks, for a part of it."""
+    return bool(request.headers.get("hx-request") == "true")
+
+
+async def _front(dashboard: Dashboard, _: Request) -> Response:
+    """The only job, or the list of all."""
+    views = await asyncio.to_thread(dashboard.jobs.views)
+    place = _place_of(views[0].id) if len(views) == 1 else "/dashboard"
+    return RedirectResponse(place, HTTPStatus.SEE_OTHER, _HEADERS)
+
+
+async def _overview(dashboard: Dashboard, request: Request) -> Response:
+    return await asyncio.to_thread(_made_overview, dashboard, "_jobs.html" if _is_part(request) else "jobs.html")
+
+
+def _made_overview(dashboard: Dashboard, template: str) -> Response:
+    return dashboard.page(template, **jobs_context(dashboard.jobs.views()))
+
+
+async def _job(dashboard: Dashboard, request: Request) -> Response:
+    template = "_live.html" if _is_part(request) else "job.html"
+    return await asyncio.to_thread(_made_job, dashboard, _id(request), template)
+
+
+def _made_job(dashboard: Dashboard, job_id: str, template: str) -> Response:
+    return dashboard.page(template, **job_context(dashboard.jobs.view(job_id)))
+
+
+async def _question(dashboard: Dashboard, request: Request) -> Response:
+    """What a button asks before."""
+    action = actions.action_of(request.path_params["action"])
+    job = await asyncio.to_thread(dashboard.jobs.view, _id(request))
+    return _form(dashboard, request, job, action)
+
+
+def _form(
+    dashboard: Dashboard, request: Request, job: JobView, action: actions.Action, form: Mapping[str, str] | None = None
+) -> Response:
+    template = "_question.html" if _is_part(request) else "question.html"
+    token, given = dashboard.tokens.of(job.id), form or {}
+    return dashboard.page(template, job=job, action=action, token=token, form=given, error=given.get("error", ""))
+
+
+async def _do(dashboard: Dashboard, request: Request) -> Response:
+    """The answer was yes."""
+    action, job_id = actions.action_of(request.path_params["action"]), _id(request)
+    form = _fields(await read_body(request))
+    dashboard.tokens.check(job_id, form.get("token", ""))
+    job = await asyncio.to_thread(dashboard.jobs.view, job_id)
+    try:
+        trigger = await asyncio.to_thread(actions.begin, dashboard.jobs, job, action, form)
+    except HeadraceError as error:
+        return _form(dashboard, request, job, action, {**form, "error": str(error)})
+    place = f"{_place_of(job_id)}/actions/{action.name}/outcome?trigger={quote(trigger, safe='')}"
+    return RedirectResponse(place, HTTPStatus.SEE_OTHER, _HEADERS)
+
+
+async def _outcome(dashboard: Dashboard, request: Request) -> Response:
+    """What has come of it; the page looks again until it is over."""
+    action, trigger = actions.action_of(request.path_params["action"]), request.query_params.get("trigger", "")
+    job = await asyncio.to_thread(dashboard.jobs.view, _id(request))
+    found = await asyncio.to_thread(actions.outcome, dashboard.jobs, job.id, action, trigger)
+    template = "_outcome.html" if _is_part(request) else "outcome.html"
+    answer = dashboard.page(template, job=job, action=action, outcome=found, trigger=trigger)
+    if not (found.is_over or _is_part(request)):
+        answer.headers["Refresh"] = "2"
+    return answer
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=20))
+    except ValueError as error:
+        raise bad_request(f"the form cannot be read: {error}") from None
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["job_id"])
+
+
+def _place_of(job_id: str) -> str:
+    return f"/dashboard/jobs/{quote(job_id, safe='')}"
+
+
+async def _static(_: Dashboard, request: Request) -> Response:
+    """A file of the pages; its address has a digest of its content, so that browsers may keep it."""
+    file: StaticFile | None = STATIC.get(request.path_params["name"])
+    if file is None:
+        raise RestError(HTTPStatus.NOT_FOUND, f"there is no file {request.path_params['name']!r}")
+    kept = {"Cache-Control": "private, max-age=31536000, immutable"}
+    return Response(file.content, HTTPStatus.OK, {**_HEADERS, **kept}, file.media_type)
+
+
+async def _missing(_: Dashboard, request: Request) -> Response:
+    raise RestError(HTTPStatus.NOT_FOUND, f"there is no page {request.url.path!r}")
+
+
+_JOB: Final = "/dashboard/jobs/{job_id}"
+
+_PATHS: Final[tuple[tuple[str, str, _Handler], ...]] = (
+    ("GET", "/", _front),
+    ("GET", "/dashboard", _overview),
+    ("GET", _JOB, _job),
+    ("GET", f"{_JOB}/actions/{{action}}", _question),
+    ("POST", f"{_JOB}/actions/{{action}}", _do),
+    ("GET", f"{_JOB}/actions/{{action}}/outcome", _outcome),
+    ("GET", "/dashboard/static/{digest}/{name}", _static),
+    ("GET", "/dashboard/{rest:path}", _missing),
+)

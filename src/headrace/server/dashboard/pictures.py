@@ -1,0 +1,141 @@
+"""Pictures of a job as SVG: its graph, coloured by where time goes, and its last epochs in their parts.
+
+Their colours are in the style sheet of the pages, so that they follow its light and dark.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from headrace.common import wording
+from headrace.graph.diagram import Arrow, Box, Diagram, DiagramFrame, one_line
+from headrace.graph.diagram_svg import PlacedBox, draw_svg, drawn_number
+from headrace.server.dashboard.job_view import EpochView, GraphView, JobView, OperatorView
+
+_BAR_HEIGHT: Final = 5.0
+_HEATS: Final = 5
+
+
+def graph_svg(graph: GraphView, operators: Sequence[OperatorView]) -> str:
+    """The graph of a job; each operator has a shade, and a bar that says where its time has gone."""
+    known = {operator.node: operator for operator in operators}
+    frames = tuple(
+        DiagramFrame(frame.title, tuple(_box(Box(b.id, b.name, b.role, b.notes, b.asides), known) for b in frame.boxes))
+        for frame in graph.frames
+    )
+    arrows = tuple(Arrow(each.source, each.target, each.label, each.is_exchange) for each in graph.arrows)
+    classes = {node: f"heat-{heat(operator.busy)}" for node, operator in known.items() if operator.busy is not None}
+
+    def bar(placed: PlacedBox) -> Iterator[str]:
+        operator = known.get(placed.box.id)
+        if operator is not None and operator.busy is not None:
+            yield from _bar(placed, operator)
+
+    return draw_svg(Diagram(graph.headline, frames, arrows), classes=classes, inside=bar, has_style=False)
+
+
+def heat(busy: float | None) -> int:
+    """How hot an operator is shown, from 0 to 4."""
+    return 0 if busy is None else min(_HEATS - 1, int(busy * _HEATS))
+
+
+def _box(box: Box, known: Mapping[int, OperatorView]) -> Box:
+    operator = known.get(box.id)
+    if operator is None or operator.busy is None:
+        return box
+    rate = wording.rate(operator.rate_in)
+    told = f"{operator.busy:.0%} busy · {rate}"
+    waiting = (f"{operator.back_pressured:.0%} back-pressured",) if (operator.back_pressured or 0) >= 0.05 else ()
+    return Box(box.id, box.name, box.role, (*box.notes, told, *waiting, ""), box.asides)
+
+
+def _bar(placed: PlacedBox, operator: OperatorView) -> Iterator[str]:
+    """Where the time of the busiest subtask has gone, at the bottom of its box."""
+    busy, waited = operator.busy or 0.0, operator.back_pressured or 0.0
+    width, left = placed.width - 24, placed.top.x - placed.width / 2 + 12
+    top = placed.top.y + placed.height - _BAR_HEIGHT - 8
+    total = max(1.0, busy + waited)
+    at = left
+    yield _rectangle("time-idle", left, top, width)
+    for name, share in (("time-busy", busy / total), ("time-waited", waited / total)):
+        if share > 0:
+            yield _rectangle(name, at, top, width * share)
+            at += width * share
+
+
+def _rectangle(name: str, x: float, y: float, width: float) -> str:
+    place = f'x="{drawn_number(x)}" y="{drawn_number(y)}" width="{drawn_number(width)}"'
+    return f'<rect class="{name}" {place} height="{drawn_number(_BAR_HEIGHT)}" rx="2"/>'
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an epoch: the field of the view, what it is called, and what it is."""
+
+    field: str
+    name: str
+    about: str
+
+
+PARTS: Final = (
+    Part("planning", "plan", "sources are asked what there is to read"),
+    Part("reading", "read", "tasks read what was planned"),
+    Part("shuffling", "shuffle", "records travel between stages, and tasks are begun"),
+    Part("operating", "operators", "functions, windows and joins are at work"),
+    Part("checkpointing", "checkpoint", "the manifest is written: the commit point"),
+    Part("committing", "commit", "the job waits for sinks that are behind"),
+)
+"""The parts of an epoch, in their order."""
+
+
+def epoch_seconds(epoch: EpochView) -> float:
+    """The time of a whole epoch."""
+    return sum(float(getattr(epoch, part.field)) for part in PARTS)
+
+
+_BAR: Final = 14.0
+_GAP: Final = 4.0
+_HEIGHT: Final = 150.0
+_LEAST_BARS: Final = 20
+
+
+def timeline_svg(job: JobView) -> str:
+    """The last epochs, a bar each, as high as they took; the parts of an epoch lie on one another in their order."""
+    seconds = [epoch_seconds(epoch) for epoch in job.epochs]
+    top = max(seconds, default=0.0) or 1.0
+    width = max(_LEAST_BARS, len(job.epochs)) * (_BAR + _GAP)
+    box = f'viewBox="0 0 {drawn_number(width)} {drawn_number(_HEIGHT)}" preserveAspectRatio="none"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="timeline" {box} role="img" aria-labelledby="timeline-title">',
+        f'<title id="timeline-title">{escape(_about(seconds))}</title>',
+    ]
+    for number, epoch in enumerate(job.epochs):
+        parts.extend(_bar_of_epoch(epoch, number * (_BAR + _GAP) + _GAP / 2, top))
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _bar_of_epoch(epoch: EpochView, x: float, top: float) -> Iterator[str]:
+    yield f"<g><title>{escape(_told(epoch))}</title>"
+    yield f'<rect class="hit" x="{drawn_number(x)}" y="0" width="{drawn_number(_BAR)}" height="{_HEIGHT:.0f}"/>'
+    bottom = _HEIGHT
+    for part in PARTS:
+        height = float(getattr(epoch, part.field)) / top * (_HEIGHT - 4)
+        if height > 0.05:
+            bottom -= height
+            place = f'x="{drawn_number(x)}" y="{bottom:.2f}" width="{drawn_number(_BAR)}" height="{height:.2f}"'
+            yield f'<rect class="part-{part.name}" {place}/>'
+    yield "</g>"
+
+
+def _told(epoch: EpochView) -> str:
+    times = (f"{part.name} {wording.precise_span(getattr(epoch, part.field))}" for part in PARTS)
+    return "\n".join((f"epoch {epoch.number:,}: {wording.count(epoch.records, 'record')}", *times))
+
+
+def _about(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return "no epoch yet"
+    longest = wording.precise_span(max(seconds))
+    return one_line(f"the last {len(seconds)} epochs; the longest took {longest}")

@@ -1,0 +1,229 @@
+"""Templates and what they are given: numbers with units, times in words, tables and pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+import headrace
+from headrace.common import wording
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.server.dashboard.actions import ACTIONS
+from headrace.server.dashboard.findings import findings, first_line
+from headrace.server.dashboard.job_view import JobView
+from headrace.server.dashboard.pictures import PARTS, epoch_seconds, graph_svg, heat, timeline_svg
+from headrace.server.dashboard.static_files import STATIC
+from headrace.server.wire import to_document
+
+DASH: Final = "\N{EN DASH}"
+"""Stands for what there is none of."""
+
+_MINUS: Final = "\N{MINUS SIGN}"
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+_SMALL: Final = 100
+"""Numbers from here on need no digits behind the point."""
+
+
+def ago(millis: int, now: int) -> Markup:
+    """A time in words, such as ``5 s ago``; the time itself is shown when it is pointed at."""
+    seconds = (now - millis) / 1000
+    text = f"{coarse(abs(seconds))} ago" if seconds >= 0 else f"in {coarse(-seconds)}"
+    return _time(millis, "just now" if abs(seconds) < 1 else text)
+
+
+def moment(millis: int) -> Markup:
+    """A time as the clock shows it, with the date when it is pointed at."""
+    return _time(millis, wording.point_in_time(millis - millis % 1000).removesuffix(" UTC"))
+
+
+def _time(millis: int, text: str) -> Markup:
+    absolute = wording.point_in_time(millis)
+    try:
+        machine = datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return Markup('<span title="{}">{}</span>').format(absolute, text)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(machine, absolute, text)
+
+
+def coarse(seconds: float) -> str:
+    """A span with one unit: ``5 s``, ``12 min``, ``3 h``, ``2 days``."""
+    for unit, name in ((_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= unit:
+            number = int(seconds // unit)
+            return f"{number:,} {'day' if name == 'days' and number == 1 else name}"
+    return f"{int(seconds)} s"
+
+
+def short(number: float | None) -> str:
+    """A number that fits in a tile: ``950``, ``12.3 k``, ``4.56 M``."""
+    if number is None:
+        return DASH
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= size:
+            divisor = 1e3 if unit == "k" else size
+            return f"{number / divisor:,.{0 if abs(number / divisor) >= _SMALL else 1}f} {unit}"
+    digits = 1 if 0 < abs(number) < 9.95 and number != int(number) else 0
+    return f"{number:,.{digits}f}"
+
+
+def percent(share: float | None) -> str:
+    """``83 %``; a dash where nothing is measured."""
+    return DASH if share is None else f"{share * 100:.0f} %"
+
+
+def lag(job: JobView, watermark: int | None) -> str:
+    """How far event time is behind the clock, in words; a dash where there is none."""
+    if watermark is None or watermark == MIN_WATERMARK:
+        return DASH
+    if watermark == MAX_WATERMARK:
+        return "at its end"
+    return wording.span(max(0, job.clock - watermark) / 1000)
+
+
+def event_time(watermark: int | None) -> Markup:
+    """A watermark as a time."""
+    if watermark is None:
+        return Markup(DASH)
+    if watermark in (MIN_WATERMARK, MAX_WATERMARK):
+        return escape(wording.watermark(watermark))
+    return Markup("<span title='{}'>{}</span>").format(
+        f"{watermark} ms", wording.point_in_time(watermark).removesuffix(" UTC")
+    )
+
+
+def growth(per_second: float | None) -> str:
+    """How fast a state grows: ``+1.2 MB/min``."""
+    if per_second is None:
+        return DASH
+    per_minute = round(per_second * 60)
+    if abs(per_minute) < 1:
+        return "steady"
+    return f"{'+' if per_minute > 0 else _MINUS}{wording.size(abs(per_minute))}/min"
+
+
+def rounded(document: Any) -> Any:
+    """The same with fewer digits: nobody sees more of them in a chart."""
+    if isinstance(document, float):
+        return round(document, 3)
+    if isinstance(document, dict):
+        return {key: rounded(each) for key, each in document.items()}
+    return [rounded(each) for each in document] if isinstance(document, list) else document
+
+
+def rows_of_epochs(job: JobView) -> list[dict[str, Any]]:
+    """The epochs as a table, the newest first."""
+    return [
+        {"epoch": epoch, "seconds": epoch_seconds(epoch), "parts": [getattr(epoch, part.field) for part in PARTS]}
+        for epoch in reversed(job.epochs)
+    ]
+
+
+def shares_of_parts(job: JobView) -> list[float]:
+    """Of the time of the last epochs, the share of each part."""
+    total = sum(map(epoch_seconds, job.epochs)) or 1.0
+    return [sum(getattr(epoch, part.field) for epoch in job.epochs) / total for part in PARTS]
+
+
+def changes(job: JobView) -> Iterator[dict[str, Any]]:
+    """Savepoints, rescales and restarts in one list, the newest first."""
+    found: list[dict[str, Any]] = [
+        {
+            "time": each.begun,
+            "what": "Savepoint",
+            "state": "failed" if each.error else "complete" if each.place else "in progress",
+            "epoch": each.epoch,
+            "detail": each.error or each.place or each.directory,
+            "seconds": (each.ended - each.begun) / 1000 if each.ended else None,
+            "format": each.format,
+        }
+        for each in job.savepoints
+    ]
+    for each in job.resumptions:
+        what = "Rescale" if each.is_rescaled else "Restart"
+        detail = f"parallelism {each.parallelism}" if each.is_rescaled else "after a failure"
+        about = {"state": "complete", "epoch": each.epoch, "detail": detail, "seconds": None, "format": ""}
+        found.append({"time": each.time, "what": what, **about})
+    yield from sorted(found, key=lambda each: -each["time"])
+
+
+def statuses(job: JobView) -> list[dict[str, Any]]:
+    """The statuses of the run, and how long each has lasted."""
+    ends = [after.time for _, after in pairwise(job.history)]
+    last = job.history[-1].time if job.is_over else job.now
+    return [
+        {"status": each.status, "time": each.time, "seconds": (end - each.time) / 1000}
+        for each, end in zip(job.history, [*ends, last], strict=True)
+    ]
+
+
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("headrace.server.dashboard"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {
+    "number": wording.number,
+    "size": wording.size,
+    "span": wording.span,
+    "precise_span": wording.precise_span,
+    "rate": wording.rate,
+    "watermark": wording.watermark,
+    "short": short,
+    "percent": percent,
+    "first_line": first_line,
+    "event_time": event_time,
+    "growth": growth,
+    "heat": heat,
+    "moment": moment,
+}
+_ENVIRONMENT.globals |= {
+    "ago": ago,
+    "lag": lag,
+    "parts": PARTS,
+    "actions": ACTIONS,
+    "version": headrace.__version__,
+    "static": {name: file.address for name, file in STATIC.items()},
+}
+
+
+def render(template: str, **context: Any) -> str:
+    """A template with what it is given."""
+    return _ENVIRONMENT.get_template(template).render(**context)
+
+
+def jobs_context(jobs: Sequence[JobView]) -> dict[str, Any]:
+    """What the overview is given: each job with what stands out in it, those that run first."""
+    lines = [{"job": job, "findings": findings(job)} for job in jobs]
+    lines.sort(key=lambda line: (line["job"].is_over, -line["job"].started))  # type: ignore[attr-defined]
+    return {"lines": lines}
+
+
+def job_context(job: JobView) -> dict[str, Any]:
+    """What the page of a job is given."""
+    return {
+        "job": job,
+        "findings": findings(job),
+        "graph": None if job.graph is None else Markup(graph_svg(job.graph, job.operators)),  # escaped where it is made
+        "timeline": Markup(timeline_svg(job)),
+        "rows_of_epochs": rows_of_epochs(job),
+        "shares": shares_of_parts(job),
+        "changes": list(changes(job)),
+        "statuses": statuses(job),
+        "trend": _json(rounded(to_document(job.trend))),
+    }
+
+
+def _json(document: Any) -> Markup:
+    """JSON inside an element of a page."""
+    text = json.dumps(document, ensure_ascii=True, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,0 +1,198 @@
+"""The pages of the dashboard, as a browser gets them."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.server.client import RestClient
+from headrace.server.dashboard.job_view import JobView
+from headrace.server.dashboard.jobs import RemoteDashboard
+from headrace.server.dashboard.static_files import STATIC
+from headrace.server.settings import RestSettings
+from headrace.server.wire import from_document, to_document
+from tests.server.serving import Served, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECRET = "never-to-be-shown"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+BROWSER = urllib.request.build_opener(_NoRedirect)
+
+
+def get(served: Served, path: str, form: dict[str, str] | None = None, **headers: str) -> tuple[int, str, Any]:
+    data = None if form is None else urllib.parse.urlencode(form).encode()
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    asked = urllib.request.Request(served.server.address + path, data, given)
+    try:
+        with BROWSER.open(asked, timeout=20) as answer:
+            return answer.status, answer.read().decode(), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error.headers
+
+
+class Page(HTMLParser):
+    """The elements of a page.
+
+    Args:
+        text: the page.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def all(self, *attributes: str) -> list[str]:
+        """The values of some attributes."""
+        return [value or "" for _, found in self.elements for name, value in found.items() if name in attributes]
+
+    def ids(self) -> list[str]:
+        """The ids of all elements."""
+        return self.all("id")
+
+
+def test_the_page_of_the_only_job_is_where_the_first_line_leads(served: Served) -> None:
+    client, job = served.start()
+    status, _, headers = get(served, "/")
+    assert (status, headers["Location"]) == (303, f"/dashboard/jobs/{job}")
+    wait_for(lambda: client.snapshot().completed > 2)
+    status, text, headers = get(served, f"/dashboard/jobs/{job}")
+    assert status == 200
+    page = Page(text)
+    assert len(page.ids()) == len(set(page.ids()))
+    targets = {link.removeprefix("#") for link in page.all("href") if link.startswith("#")}
+    assert targets <= set(page.ids())
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert not [each for each in page.all("src", "href") if not each.startswith(("/", "#"))]
+    assert not page.all("style", "onclick", "onload")
+    assert "one more" in text
+    assert re.search(r'<rect class="part-operators"', text)
+    trend = json.loads(re.search(r'id="trend">(.*?)</script>', text)[1])  # type: ignore[index]
+    assert len(trend["times"]) == len(trend["rate"])
+    assert [each["name"] for each in trend["state"]] == ["sum: reduce-state"] or trend["state"]
+
+
+def test_a_refresh_brings_the_parts_that_the_page_has(served: Served) -> None:
+    _, job = served.start()
+    _, whole, _ = get(served, f"/dashboard/jobs/{job}")
+    _, parts, _ = get(served, f"/dashboard/jobs/{job}", HX_Request="true")
+    swapped = [found["id"] for _, found in Page(parts).elements if "hx-swap-oob" in found]
+    assert len(swapped) == 16
+    assert set(swapped) <= set(Page(whole).ids())
+    assert "<html" not in parts
+
+
+def test_the_overview_lists_jobs_and_says_what_there_is_when_there_is_none(served: Served) -> None:
+    assert "No job yet" in get(served, "/dashboard")[1]
+    assert get(served, "/")[2]["Location"] == "/dashboard"
+    _, job = served.start()
+    _, other = served.start()
+    _, text, _ = get(served, "/dashboard")
+    assert {f"/dashboard/jobs/{each}" for each in (job, other)} <= set(Page(text).all("href"))
+
+
+def test_what_is_not_there_and_what_is_not_allowed_are_pages_too(served: Served) -> None:
+    status, text, _ = get(served, f"/dashboard/jobs/{'0' * 32}")
+    assert (status, "Nothing is here" in text) == (404, True)
+    assert get(served, "/dashboard/jobs/<script>")[0] == 400
+    assert "<script>" not in get(served, "/dashboard/%3Cscript%3E/x")[1].split("</head>")[1]
+    assert get(served, "/dashboard", Host="evil.example")[0] == 403
+    assert get(served, "/dashboard/static/0/../dashboard.css")[0] == 404
+    assert get(served, "/dashboard/static/0/pages.py")[0] == 404
+
+
+def test_files_are_kept_by_browsers_and_have_licences(served: Served) -> None:
+    for file in STATIC.values():
+        status, text, headers = get(served, file.address)
+        assert (status, text.encode()) == (200, file.content)
+        assert "immutable" in headers["Cache-Control"]
+        assert "http://" not in text.replace("http://www.w3.org", "")
+
+
+def test_buttons_ask_before_and_tell_what_has_come_of_it(served: Served, tmp_path: Any) -> None:
+    client, job = served.start()
+    place = f"/dashboard/jobs/{job}/actions"
+    _, text, _ = get(served, f"{place}/savepoint")
+    assert "Take a savepoint?" in text
+    token = re.search(r'name="token" value="(\w+)"', text)[1]  # type: ignore[index]
+    assert get(served, f"{place}/savepoint", {"directory": str(tmp_path)})[0] == 403
+    assert get(served, f"{place}/savepoint", {"token": token}, Origin="http://evil.example")[0] == 403
+    assert get(served, f"{place}/savepoint", {"token": token}, Sec_Fetch_Site="cross-site")[0] == 403
+    status, text, _ = get(served, f"{place}/savepoint", {"token": token})
+    assert (status, "execution.checkpointing.savepoint-dir" in text) == (200, True)
+    status, _, headers = get(served, f"{place}/savepoint", {"token": token, "directory": str(tmp_path)})
+    assert status == 303
+    wait_for(lambda: str(tmp_path) in get(served, headers["Location"])[1])
+    assert str(tmp_path) in get(served, f"/dashboard/jobs/{job}")[1]
+    status, text, _ = get(served, f"{place}/rescale", {"token": token, "parallelism": "many"}, HX_Request="true")
+    assert (status, "a number of subtasks" in text, "<html" in text) == (200, True, False)
+    assert get(served, f"{place}/rescale", {"token": token, "parallelism": "3"})[0] == 303
+    wait_for(lambda: client.snapshot().rescales)
+    assert "parallelism 3" in get(served, f"/dashboard/jobs/{job}")[1]
+    assert get(served, f"{place}/explode")[0] == 404
+    assert get(served, f"{place}/cancel", {"token": token})[0] == 303
+    wait_for(lambda: client.snapshot().end)
+    text = get(served, f"/dashboard/jobs/{job}")[1]
+    assert "Canceled" in text
+    assert f"{place}/cancel" not in text
+
+
+def test_a_failure_is_shown_with_its_record_and_its_cause_above_all_else(served: Served) -> None:
+    client, job = served.start(fails_at=1_000)
+    client.get_job_execution_result().exception(timeout=60)
+    _, text, _ = get(served, f"/dashboard/jobs/{job}")
+    assert "The job has failed" in text
+    assert re.search(r"<code>1000</code>", text)
+    assert "serving.py" in text
+
+
+def test_secrets_are_masked_and_names_are_text(served: Served) -> None:
+    secrets = {"s3.secret-key": SECRET, "my.url": f"jdbc://me:{SECRET}@host/db", "my.<b>key</b>": "<img src=x>"}
+    _, job = served.start(**secrets)
+    _, text, _ = get(served, f"/dashboard/jobs/{job}")
+    assert SECRET not in text
+    assert "******" in text
+    assert "<img src=x>" not in text
+    assert "&lt;img src=x&gt;" in text
+
+
+@pytest.fixture
+def guarded() -> Iterator[Served]:
+    made = Served(RestSettings("127.0.0.1", (0,), token="correct-horse-battery-staple"))
+    yield made
+    made.server.close()
+
+
+def test_without_the_token_browsers_ask_for_it(guarded: Served) -> None:
+    for path in ("/", "/dashboard", STATIC["dashboard.js"].address):
+        status, _, headers = get(guarded, path)
+        assert (status, headers["WWW-Authenticate"].split()[0]) == (401, "Basic")
+
+
+def test_a_view_is_the_same_behind_a_document(served: Served) -> None:
+    client, job = served.start()
+    wait_for(lambda: client.snapshot().completed > 2)
+    view = RemoteDashboard(RestClient(served.server.address)).view(job)
+    assert view.operators[0].name == "numbers"
+    document = json.loads(json.dumps(to_document(view)))
+    assert from_document(JobView, document) == view
+    with pytest.raises(ValueError, match="no document of JobView"):
+        from_document(JobView, {"id": job})
