@@ -13,8 +13,8 @@ import pytest
 from headrace.client import displays
 from headrace.client.displays import LineListener, PanelListener, ProgressListener, listener_for, panel
 from headrace.client.progress import JobProgress, last_line, progress_line
-from headrace.common.wording import trend
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.wording import trend
 from headrace.connectors.source import Pending
 from headrace.jobmanager.metrics import SourceProgress, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import (
