@@ -5,6 +5,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from headrace.common.constants import MIN_WATERMARK
@@ -231,7 +232,7 @@ class Manifest:
 
     def pending_by_sink(self) -> dict[str, int]:
         """By uid of the sink, of how many epochs it has output to be committed."""
-        return dict(Counter(commit.sink for commit in self.pending))
+        return dict(Counter(map(attrgetter("sink"), self.pending)))
 
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""

@@ -11,6 +11,7 @@ import contextlib
 import uuid
 from collections.abc import Collection
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from headrace.checkpoint.directory import (
@@ -378,7 +379,7 @@ class TemporaryStore:
         self._temporary.remove()
 
     def _pinned(self) -> frozenset[str]:
-        return frozenset(file for pin in self._pins.values() for file in pin.files)
+        return frozenset().union(*map(attrgetter("files"), self._pins.values()))
 
     def _needed(self) -> frozenset[str]:
         return frozenset() if self._newest is None else frozenset(self._newest.state_files())

@@ -282,7 +282,7 @@ class Configuration:
             return self._values[key].text if key in self._values else default
         name = key.key
         if name not in self._values and key.deprecated_keys:
-            name = next((older for older in key.deprecated_keys if older in self._values), name)
+            name = next(filter(self._values.__contains__, key.deprecated_keys), name)
         return self._read(name, key.parse, key.default if default is None else default)
 
     def get_string(self, key: str, default_value: str) -> str:
@@ -382,7 +382,7 @@ class Configuration:
             ConfigurationError: when a key is unknown (the message names those that are spelled alike) or a value
                 cannot be read. All mistakes are in one message.
         """
-        problems = [problem for key in sorted(self._values) if (problem := self._problem(key))]
+        problems = list(filter(None, map(self._problem, sorted(self._values))))
         if problems:
             raise ConfigurationError("\n".join(problems))
 

@@ -162,9 +162,9 @@ def to_millis(value: Duration | Time | datetime.timedelta | int, argument: str =
     if isinstance(value, Time):
         return value.to_milliseconds()
     if isinstance(value, Duration | datetime.timedelta):
-        whole = value.to_millis() if isinstance(value, Duration) else value // _MILLISECOND
-        if value in (Duration.of_millis(whole), whole * _MILLISECOND):
-            return whole
+        parts = divmod(value.nanos, NANOS_PER_MILLI) if isinstance(value, Duration) else divmod(value, _MILLISECOND)
+        if not parts[1]:
+            return parts[0]
         raise refused(f"{asked}{value} is not a whole number of milliseconds", InvalidTypeError)
     raise refused(
         f"{asked}expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}: "

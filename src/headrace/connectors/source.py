@@ -42,6 +42,7 @@ class Closable(Protocol):
 C = TypeVar("C", bound=Closable)
 
 
+@dataclass(eq=False, slots=True)
 class KeptClients:
     """The clients of one process and one run of a job that nobody uses now.
 
@@ -50,8 +51,7 @@ class KeptClients:
     with it: where to read, and what to write, the epoch says.
     """
 
-    def __init__(self) -> None:
-        self._idle: OrderedDict[Hashable, list[Closable]] = OrderedDict()
+    _idle: OrderedDict[Hashable, list[Closable]] = field(default_factory=OrderedDict)
 
     def take(self, key: Hashable, kind: type[C]) -> C | None:
         """A client that was kept under a key, for the caller alone; None where there is none.

@@ -162,12 +162,8 @@ class Transformations:
         self._when_started: list[WhenStarted] = []
         self._starting: list[WhenStarted] = []
 
-    def add_source(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...] = ()) -> Node:
-        """Add a source, or a part of one: it belongs to a job only when something reads from it."""
-        return self.graph.add(spec, name, inputs)
-
     def add(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...]) -> Node:
-        """Add an operator that is no source."""
+        """Add an operator that is no source; one belongs to a job only when something reads from it."""
         node = self.graph.add(spec, name, inputs)
         self._pending.add(node.id)
         return node

@@ -113,8 +113,10 @@ class ExchangeReceiver:
         is_stalled: bool = False,
         step_bytes: int = STEP_BYTES,
     ) -> None:
-        self._edges = {edge.id: edge for edge in edges}
-        self._decoders = {edge.id: PayloadDecoder(edge.record_type, edge.key) for edge in self._edges.values()}
+        self._edges: dict[int, PlannedEdge] = {}
+        self._decoders: dict[int, PayloadDecoder] = {}
+        for edge in edges:
+            self._edges[edge.id], self._decoders[edge.id] = edge, PayloadDecoder(edge.record_type, edge.key)
         self._watermark = watermark
         self._deliver = deliver
         self._is_stalled = is_stalled
@@ -260,9 +262,13 @@ class _Progress:
             watermarks.append(max(watermarks[-1], final))
             statuses[edge, channel] = status
         self.status = ChannelStatus.ACTIVE if is_stalled else _combined(set(statuses.values()))
-        by_status = {status: [reached[at][-1] for at in reached if statuses[at] is status] for status in ChannelStatus}
+        by_status: dict[ChannelStatus, list[int]] = {}
+        live: list[list[int]] = []
+        for at, watermarks in reached.items():
+            by_status.setdefault(statuses[at], []).append(watermarks[-1])
+            if statuses[at] is not ChannelStatus.IDLE:
+                live.append(watermarks)
         self.final = watermark if is_stalled else max(watermark, self._reached_by_all(by_status, watermark))
-        live = [watermarks for at, watermarks in reached.items() if statuses[at] is not ChannelStatus.IDLE]
         self._bounds = np.array([*self._before_pieces(reached.values(), live, watermark), self.final], dtype=np.int64)
 
     def _before_pieces(self, every: Collection[list[int]], live: Sequence[list[int]], watermark: int) -> Iterator[int]:
@@ -274,10 +280,10 @@ class _Progress:
     def _reached_by_all(self, by_status: Mapping[ChannelStatus, Sequence[int]], watermark: int) -> int:
         if self.status is ChannelStatus.FINISHED:
             return MAX_WATERMARK
-        if active := by_status[ChannelStatus.ACTIVE]:
+        if active := by_status.get(ChannelStatus.ACTIVE):
             return min(active)
         # All idle: nothing holds anything back any more, so the furthest one counts (Flink's valve does the same).
-        return max(by_status[ChannelStatus.IDLE], default=watermark)
+        return max(by_status.get(ChannelStatus.IDLE, ()), default=watermark)
 
     def effective(self, watermarks: npt.NDArray[np.int64], pieces: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The operator's watermark at each record, from what the record's own piece knew of its channel.

@@ -303,13 +303,13 @@ class EncodedFiles(BulkWriterFactory):
         self.encoder.validate(input_type)
 
 
+@dataclass(frozen=True, slots=True)
 class _EncodedFile(BulkWriter):
-    def __init__(self, encoder: BatchEncoder, out: BinaryIO) -> None:
-        self._encoder = encoder
-        self._out = out
+    encoder: BatchEncoder
+    out: BinaryIO
 
     def add_batch(self, batch: Batch) -> None:
-        self._out.write(self._encoder.encode_batch(batch))
+        self.out.write(self.encoder.encode_batch(batch))
 
     def finish(self) -> None:
         """Nothing comes at the end."""

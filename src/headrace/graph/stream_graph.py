@@ -232,7 +232,7 @@ class StreamGraph:
             node_id = stack.pop()
             if node_id not in needed:
                 needed.add(node_id)
-                stack.extend(edge.source for edge in self._nodes[node_id].inputs)
+                stack.extend(map(attrgetter("source"), self._nodes[node_id].inputs))
         return needed
 
     def _take(self, node: Node) -> Node:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from headrace.checkpoint.manifest import (
@@ -271,14 +272,16 @@ def next_manifest(
         finished=context.is_last,
         counters=_counters(manifest.counters, plan, reports),
         operator_counters=next_operator_counters(manifest.operator_counters, reports),
-        state_bytes=sum(report.state_bytes for report in reports),
+        state_bytes=sum(map(attrgetter("state_bytes"), reports)),
     )
 
 
 def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
-    kept = [operator for operator in stage.operators if stage.index or operator.state_kinds]
-    operators = {op.uid: OperatorSnapshot(op.parallelism, op.max_parallelism, op.state_kinds) for op in kept}
-    partitions = range(stage.parallelism if kept else 0)
+    operators: dict[str, OperatorSnapshot] = {}
+    for op in stage.operators:
+        if stage.index or op.state_kinds:
+            operators[op.uid] = OperatorSnapshot(op.parallelism, op.max_parallelism, op.state_kinds)
+    partitions = range(stage.parallelism if operators else 0)
     return StageSnapshot(operators, tuple(reports[stage.index, number].snapshot for number in partitions))
 
 

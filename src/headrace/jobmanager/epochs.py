@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -37,6 +38,7 @@ from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper, 
 from headrace.plan.job_plan import JobPlan, PlannedOperator, sources_to_wait_for
 from headrace.runtime.task.messages import EpochContext, SplitAssignment, TaskReport
 from headrace.time.clock import Clock
+from headrace.time.watermark_strategy import WatermarkAlignment
 
 _FULL: Final = 0.9
 """The share of a budget from which on it counts as used up."""
@@ -110,7 +112,9 @@ class EpochPlanner:
         self._plan = job.planned.plan
         self._sources = sources
         self._previous = _NO_EPOCH
-        alignments = {uid: way for source in sources for uid, way in source.alignments.items()}
+        alignments: dict[str, WatermarkAlignment] = {}
+        for source in sources:
+            alignments |= source.alignments
         self._aligner = WatermarkAligner(alignments) if alignments else None
         self._waits_for = sources_to_wait_for(self._plan) if self._plan.settings.is_batch else {}
 
@@ -250,8 +254,10 @@ def _timers(manifest: Manifest) -> list[int]:
 def _fills(budget: ReadBudget, splits: Mapping[str, list[SplitPlan]]) -> bool:
     """Return whether so much is read of a source as an epoch may; shares of its splits are rounded."""
     for plans in splits.values():
-        reads = [planned.read for planned in plans if planned.read is not None]
-        records, size = sum(read.records for read in reads), sum(read.bytes for read in reads)
+        records = size = 0
+        for planned in plans:
+            if planned.read is not None:
+                records, size = records + planned.read.records, size + planned.read.bytes
         if records >= _FULL * budget.records or size >= _FULL * budget.bytes:
             return True
     return False
@@ -321,21 +327,24 @@ def _too_late(planned: EpochPlan, seconds: float) -> CheckpointFailedError:
     )
 
 
+_task_of = attrgetter("stage", "partition")
+
+
 def raise_reported(reports: Sequence[TaskReport]) -> None:
     """Raise what a task reported, the earliest stage first: later ones may only suffer from it.
 
     Raises:
         HeadraceError: the failure of the user's code or input.
     """
-    failed = {(report.stage, report.partition): report.error for report in reports if report.error is not None}
-    if failed:
-        raise failed[min(failed)].to_error()
+    for report in sorted(reports, key=_task_of):
+        if report.error is not None:
+            raise report.error.to_error()
 
 
 def committables_by_sink(reports: Sequence[TaskReport]) -> dict[str, list[object]]:
     """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
     found: dict[str, list[object]] = {}
-    for report in sorted(reports, key=attrgetter("stage", "partition")):
+    for report in sorted(reports, key=_task_of):
         for uid, committables in report.committables.items():
             found.setdefault(uid, []).extend(committables)
     return found
@@ -356,13 +365,14 @@ def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
     Raises:
         UserFunctionError: naming the operator and two of its subtasks.
     """
-    sharing = [operator for operator in plan.operators() if operator.shares_broadcast_state]
-    for operator in sharing:
-        versions = {report.partition: report.snapshot.version for report in reports if report.stage == operator.stage}
-        _check(operator, {task: dict(version.shared) if version else {} for task, version in versions.items()})
+    for operator in plan.operators():
+        if operator.shares_broadcast_state:
+            _check_shared(operator, reports)
 
 
-def _check(operator: PlannedOperator, digests: Mapping[int, Mapping[str, str]]) -> None:
+def _check_shared(operator: PlannedOperator, reports: Sequence[TaskReport]) -> None:
+    versions = {report.partition: report.snapshot.version for report in reports if report.stage == operator.stage}
+    digests = {task: dict(version.shared) if version else {} for task, version in versions.items()}
     shared = [digests[task].get(operator.uid) for task in range(operator.parallelism)]
     other = next((task for task, digest in enumerate(shared) if digest != shared[0]), None)
     if other is not None:
@@ -511,31 +521,33 @@ class JobExecution:
         self, planned: EpochPlan, reports: Sequence[TaskReport], splits: Sequence[SplitProgress]
     ) -> tuple[SourceProgress, ...]:
         """How far each source is behind when an epoch is complete."""
-        now = self.job.now()
+        now, found = self.job.now(), list[SourceProgress]()
         for source in self.sources:
             plans = planned.splits[source.planned.uid]
             source.has_read(plans, reports, planned.context.processing_time, now)
-        return tuple(source.reading(now, self.job.planned.settings.backlog_lag, splits) for source in self.sources)
+            found.append(source.reading(now, self.job.planned.settings.backlog_lag, splits))
+        return tuple(found)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
         """Event time as of the newest manifest."""
         now = self.job.now()
-        splits = tuple(split for source in self.sources for split in source.progress(now))
-        waiting = {uid for split in splits for uid in split.watermarks}
-        going_on = {uid for source in self.sources if not source.enumerator.is_complete() for uid in source.timestamps}
-        made = {uid for source in self.sources for uid in source.timestamps}
-        return WatermarkProgress(self.job.planned.plan, manifest, splits, frozenset(made - waiting - going_on))
+        splits: list[SplitProgress] = []
+        ended: set[str] = set()
+        waiting: set[str] = set()
+        for source in self.sources:
+            (ended if source.enumerator.is_complete() else waiting).update(source.timestamps)
+            for split in source.progress(now):
+                splits.append(split)
+                waiting.update(split.watermarks)
+        return WatermarkProgress(self.job.planned.plan, manifest, tuple(splits), frozenset(ended - waiting))
 
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport]) -> Manifest:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
         job, context, before = self.job, planned.context, self.job.checkpoints.known()
         self.is_checkpointing = True
+        channels = list(chain.from_iterable(map(attrgetter("channels"), reports)))
         for source in self.sources:
-            source.completed(
-                planned.splits[source.planned.uid],
-                [channel for report in reports for channel in report.channels],
-                context.processing_time,
-            )
+            source.completed(planned.splits[source.planned.uid], channels, context.processing_time)
         written = committables_by_sink(reports)
         commits, in_progress = job.sinks.pre_commit(
             before, context.epoch, context.processing_time, written, is_last=context.is_last

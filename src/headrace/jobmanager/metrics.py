@@ -216,22 +216,19 @@ class SourceProgress:
         return {MetricKey(self.uid, None, name): value for name, value in found.items() if value is not None}
 
 
+@dataclass(slots=True)
 class ReadingHistory:
     """What a source has read in this run: when last, and how many bytes a record takes.
 
-    Args:
-        now: the reading of the job's clock in milliseconds.
-
     Attributes:
-        lags: as in :class:`SourceProgress`.
-        idle_since: likewise.
+        idle_since: as in :class:`SourceProgress`; at first when the run began.
+        lags: likewise.
     """
 
-    def __init__(self, now: int) -> None:
-        self.lags: tuple[int, int] | None = None
-        self.idle_since = now
-        self._records = 0
-        self._bytes = 0
+    idle_since: int
+    lags: tuple[int, int] | None = None
+    _records: int = 0
+    _bytes: int = 0
 
     def add(self, records: int, size: int, event_times: Iterable[int | None], fetched_at: int, emitted_at: int) -> None:
         """An epoch is complete.

@@ -136,15 +136,12 @@ def partition_contexts(
         is_start: whether the job has run no epoch since it started, so that state without keys is dealt out.
     """
     adopted = adoptions or {}
-    return {
-        (stage.index, partition): replace(
-            _context(manifest, stage, partition, is_start=is_start),
-            adoptions=adopted.get((stage.index, partition), ()),
-        )
-        for stage in plan.stages
-        if stage.index or stage.holds_state
-        for partition in range(stage.parallelism)
-    }
+    found: dict[tuple[int, int], PartitionContext] = {}
+    for stage in plan.stages:
+        for partition in range(stage.parallelism if stage.index or stage.holds_state else 0):
+            replaced = adopted.get((stage.index, partition), ())
+            found[stage.index, partition] = _context(manifest, stage, partition, replaced, is_start=is_start)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +181,17 @@ class _Succession:
                 yield from redistribution.subtasks_of(kind)
 
 
-def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool) -> PartitionContext:
+def _context(
+    manifest: Manifest, stage: Stage, partition: int, adoptions: tuple[CompactionOutcome, ...], *, is_start: bool
+) -> PartitionContext:
     operators = {operator.uid: operator for operator in stage.operators if partition < operator.parallelism}
     versions: dict[tuple[int, int], VersionRef] = {}
     progress: dict[str, OperatorProgress] = {}
     dealt: dict[str, int] = {}
     for index, old in enumerate(manifest.stages):
-        for uid, previous in ((uid, previous) for uid, previous in old.operators.items() if uid in operators):
+        for uid, previous in old.operators.items():
+            if uid not in operators:
+                continue
             succession = _Succession(operators[uid], partition, previous, is_start)
             progress |= _progress(old, succession)
             for number in succession.state_sources():
@@ -200,7 +201,7 @@ def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool
             if succession.is_dealt:
                 dealt[uid] = previous.parallelism
     refs = tuple(version for _, version in sorted(versions.items(), key=itemgetter(0)))
-    return PartitionContext(refs, progress, dealt=dealt)
+    return PartitionContext(refs, progress, adoptions, dealt)
 
 
 def _progress(stage: StageSnapshot, succession: _Succession) -> dict[str, OperatorProgress]:

@@ -4,6 +4,7 @@ import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from headrace.checkpoint.manifest import Manifest, SourceIdentity, SourceSnapshot, SplitSnapshot
@@ -226,9 +227,13 @@ class SourceCoordinator:
         self._name = plan.shown_names()[planned.uid]
         self._identity = identity_of(self._source)
         self.timestamps = timestamps_operators(plan, planned)
-        ways = self.timestamps.items()
-        self._idle_timeouts = {uid: way.idle_timeout for uid, way in ways if way.idle_timeout is not None}
-        self.alignments = {uid: way.alignment for uid, way in ways if way.alignment is not None}
+        self._idle_timeouts: dict[str, int] = {}
+        self.alignments: dict[str, WatermarkAlignment] = {}
+        for uid, way in self.timestamps.items():
+            if way.idle_timeout is not None:
+                self._idle_timeouts[uid] = way.idle_timeout
+            if way.alignment is not None:
+                self.alignments[uid] = way.alignment
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
         self._named_in_errors = NamingSource(planned.node.name, planned.node.call_site)
@@ -252,9 +257,13 @@ class SourceCoordinator:
             now: the reading of the job's clock in milliseconds.
             held_back: the channels of the splits that are not read, since they are too far ahead.
         """
-        splits = sorted(self.unfinished(), key=lambda split: (split.watermark, split.channel))
-        plans = [self._held_back(split, now) for split in splits if split.channel in held_back]
-        waiting = [split for split in splits if split.channel not in held_back]
+        plans: list[SplitPlan] = []
+        waiting: list[Split] = []
+        for split in sorted(self.unfinished(), key=attrgetter("watermark", "channel")):
+            if split.channel in held_back:
+                plans.append(self._held_back(split, now))
+            else:
+                waiting.append(split)
         records, size = budget.records, budget.bytes
         for number, split in enumerate(waiting):
             left = len(waiting) - number
@@ -279,7 +288,7 @@ class SourceCoordinator:
 
     def unfinished(self) -> Iterator[Split]:
         """The splits from which something may still come."""
-        return (split for split in self._splits.values() if not split.finished)
+        return itertools.filterfalse(attrgetter("finished"), self._splits.values())
 
     def completed(self, plans: Iterable[SplitPlan], reports: Iterable[ChannelReport], now: int) -> None:
         """An epoch has run: move on."""
@@ -322,18 +331,20 @@ class SourceCoordinator:
         self, plans: Iterable[SplitPlan], reports: Iterable[TaskReport], fetched_at: int, emitted_at: int
     ) -> None:
         """An epoch is complete: what it has read tells how far the source is behind."""
-        reads = {planned.split.channel: planned.read for planned in plans if planned.read is not None}
         event_times: dict[int, int] = {}
-        records = 0
+        channels: set[int] = set()
+        records = size = 0
+        for planned in plans:
+            if planned.read is not None:
+                channels.add(planned.split.channel)
+                size += planned.read.bytes
         for report in reports:
             records += report.records.get(self.planned.uid, 0)
             for channel in report.channels:
-                if channel.event_time is not None and channel.channel in reads:
+                if channel.event_time is not None and channel.channel in channels:
                     later = max(channel.event_time, event_times.get(channel.channel, MIN_WATERMARK))
                     event_times[channel.channel] = later
-        self._history.add(
-            records, sum(read.bytes for read in reads.values()), event_times.values(), fetched_at, emitted_at
-        )
+        self._history.add(records, size, event_times.values(), fetched_at, emitted_at)
 
     def reading(self, now: int, backlog_lag: int | None, splits: Iterable[SplitProgress]) -> SourceProgress:
         """Return how far the source is behind.
@@ -391,9 +402,10 @@ class SourceCoordinator:
     def checkpoint_completed(self) -> None:
         """The manifest with the last snapshot exists; of splits that have finished by it, only the ids are kept."""
         self.enumerator.checkpoint_completed({split.split_id: split.position for split in self._splits.values()})
-        for split_id in [split.split_id for split in self._splits.values() if split.finished]:
-            del self._splits[split_id]
-            self._finished[split_id] = None
+        for split in tuple(self._splits.values()):
+            if split.finished:
+                del self._splits[split.split_id]
+                self._finished[split.split_id] = None
 
     def watermark(self) -> int:
         """The lowest event time of the splits that count; the highest where all are idle.
@@ -413,7 +425,7 @@ class SourceCoordinator:
         return not self._counting() and (any(self.unfinished()) or self.enumerator.is_complete())
 
     def _counting(self) -> list[Split]:
-        return [split for split in self.unfinished() if not split.idle]
+        return list(itertools.filterfalse(attrgetter("idle"), self.unfinished()))
 
     def advance_watermark(self, split_id: str, watermark: int, now: int) -> None:
         """Say by hand how far a split's event time has come; the next epoch starts from there. It never goes back."""
@@ -486,11 +498,12 @@ class SourceCoordinator:
         """Look for new splits."""
         with self._named_in_errors:
             listed = dict.fromkeys(self.enumerator.discover(now))
-            new = [each for each in listed if each not in self._splits and each not in self._finished]
-            positions = {split_id: self.enumerator.initial_position(split_id) for split_id in new}
-        for split_id, position in positions.items():
+            known = self._splits.keys() | self._finished.keys()
+            new = {split_id: self.enumerator.initial_position(split_id) for split_id in listed if split_id not in known}
+        for split_id, position in new.items():
             self._add(Split(split_id, next(self._channels), position), now)
-        self._finished = {split_id: None for split_id in self._finished if split_id in listed}
+        for split_id in self._finished.keys() - listed.keys():
+            del self._finished[split_id]
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
         watermarks = {uid: reached for uid, reached in snapshot.watermarks.items() if uid in self.timestamps}

@@ -324,6 +324,7 @@ def _number(value: object) -> float:
 M = TypeVar("M", bound=Metric)
 
 
+@dataclass(eq=False, slots=True)
 class MetricRegistry:
     """The metrics of one operator in one subtask.
 
@@ -332,11 +333,10 @@ class MetricRegistry:
         groups: the groups of those that are in some, by the same names.
     """
 
-    def __init__(self) -> None:
-        self.by_name: dict[str, Metric] = {}
-        self.groups: dict[str, tuple[MetricGroupName, ...]] = {}
-        self._shown: dict[str, str] = {}
-        self._told: set[str] = set()
+    by_name: dict[str, Metric] = field(default_factory=dict)
+    groups: dict[str, tuple[MetricGroupName, ...]] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
 
     def registered(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
         """The metric of a name, which is made when it is first asked for.

@@ -1,6 +1,6 @@
 """The end of a stream: hands records to the sink's writer, and its committables to the task."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -170,12 +170,12 @@ class SinkOperator(Operator):
         return UserCodeGuard(self.context, record, NOT_OF_THE_RECORDS)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class _OneOf:
     """Stands in messages for the record that failed; which one it was only the writer could tell."""
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    batch: Batch
 
     def __repr__(self) -> str:
-        first = record_text(self._batch.rows[0])
-        return first if len(self._batch) == 1 else f"one of {len(self._batch)}, the first is {first}"
+        first = record_text(self.batch.rows[0])
+        return first if len(self.batch) == 1 else f"one of {len(self.batch)}, the first is {first}"

@@ -11,6 +11,7 @@ from headrace.common.batch import Batch, Stamps
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.expressions import Bound, bind
+from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.functions import method_of
 from headrace.operators.stateless import computed
@@ -208,10 +209,8 @@ def _without_nulls(column: pa.Array) -> pa.Array:
 def _millis(column: pa.Array) -> npt.NDArray[np.int64]:
     """The times of a column without nulls; moments are rounded down, as epoch_millis() does, not towards 1970."""
     if not pa.types.is_timestamp(column.type):
-        numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-        return numbers
-    times: npt.NDArray[np.int64] = column.view(pa.int64()).to_numpy()
-    return times // _PER_MILLI[column.type.unit]
+        return fixed_width(column.cast(pa.int64()))
+    return fixed_width(column) // _PER_MILLI[column.type.unit]
 
 
 def _is_timestamp(value: object) -> bool:

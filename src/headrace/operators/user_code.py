@@ -392,61 +392,54 @@ def record_text(record: object) -> str:
         return f"<{type(record).__name__} whose __repr__ raised {type(another).__name__}>"
 
 
+@dataclass(slots=True)
 class UserCodeGuard(AbstractContextManager[None]):
     """Around calls of user code: turns whatever is raised inside into a :class:`UserFunctionError`.
 
     Not to be held over a ``yield``: closing the generator would look as if user code had raised ``GeneratorExit``. (And
     a class, since ``contextlib`` loses an error that takes the place of a ``StopIteration``.)
 
-    Args:
+    Attributes:
         context: the operator that calls.
         record: the record that it calls with, if there is one.
         passes: what is not told of user code.
     """
 
-    __slots__ = ("_context", "_passes", "_record")
-
-    def __init__(
-        self,
-        context: OperatorContext,
-        record: object = NO_RECORD,
-        passes: tuple[type[BaseException], ...] = (StateCorruptedError,),
-    ) -> None:
-        self._context = context
-        self._record = record
-        self._passes = passes
+    context: OperatorContext
+    record: object = NO_RECORD
+    passes: tuple[type[BaseException], ...] = (StateCorruptedError,)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and not isinstance(error, self._passes):
-            told = user_error(error, self._context, self._record)
+        if error is not None and not isinstance(error, self.passes):
+            told = user_error(error, self.context, self.record)
             if told is not error:
                 raise told from error
 
 
+@dataclass(slots=True)
 class NamingSource(AbstractContextManager[None]):
     """Has what is raised within name a source, and the line of the program that made it.
 
     What code of the program has raised, a source of its own or what it has given to one, becomes a
     :class:`UserFunctionError`. An ``OSError`` stays what it is: it may pass.
 
-    Args:
+    Attributes:
         name: that of the source.
         call_site: the line.
     """
 
-    def __init__(self, name: str, call_site: CallSite) -> None:
-        self._name = name
-        self._call_site = call_site
+    name: str
+    call_site: CallSite
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, HeadraceError):
-            name_source(error, self._name, self._call_site)
+            name_source(error, self.name, self.call_site)
         elif isinstance(error, Exception) and not isinstance(error, OSError) and of_traceback(trace) is not None:
-            lines = [f"source {self._name!r} failed", *what_happened(error), f"  source defined at {self._call_site}"]
+            lines = [f"source {self.name!r} failed", *what_happened(error), f"  source defined at {self.call_site}"]
             raise UserFunctionError("\n".join(lines)) from error
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations, starmap
+from operator import attrgetter
 from typing import Final
 
 from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
@@ -263,7 +264,7 @@ def forks_of(operators: Sequence[PlannedOperator]) -> Iterator[PlannedFork]:
 
 
 def _may_fork(planned: PlannedOperator) -> bool:
-    return not planned.inputs or any(edge.is_exchange for edge in planned.inputs)
+    return not planned.inputs or any(map(attrgetter("is_exchange"), planned.inputs))
 
 
 def _fork(operators: Sequence[PlannedOperator], root: PlannedOperator, side_output: str | None) -> PlannedFork:
@@ -379,7 +380,7 @@ def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
     """Return whether an operator of stage 0 has to see the records of a split in their order."""
     spec = planned.node.spec
     has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
-    takes_changes = isinstance(spec, SinkSpec) and any(schema.has_changes for schema in planned.schemas)
+    takes_changes = isinstance(spec, SinkSpec) and any(map(attrgetter("has_changes"), planned.schemas))
     return planned.stage == 0 and (bool(planned.state_kinds) or has_memory or takes_changes)
 
 
@@ -388,7 +389,7 @@ def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[str, Wa
     reached = {source.node.id}
     found: dict[str, WatermarkStrategy] = {}
     for planned in plan.stages[0].operators:
-        if any(edge.source in reached for edge in planned.inputs):
+        if not reached.isdisjoint(map(attrgetter("source"), planned.inputs)):
             reached.add(planned.node.id)
             if isinstance(planned.node.spec, TimestampsSpec):
                 found[planned.uid] = planned.node.spec.strategy

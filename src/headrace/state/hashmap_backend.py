@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -301,10 +303,6 @@ class HashMapTaskStates:
                 found.setdefault(uid, {})[name] = sum(sections.values())
         return found
 
-    def uids(self) -> list[str]:
-        """The operators that have state in this version, sorted."""
-        return sorted({uid for (uid, _), store in self._stores.items() if store.runs})
-
     def snapshot(self, epoch: int, generation: int, inline_threshold: int) -> VersionRef:
         """Writes what has changed and returns the new version, or the old one when nothing has changed.
 
@@ -312,14 +310,14 @@ class HashMapTaskStates:
         whose new and inline parts, with the index, are at most ``inline_threshold`` bytes is held in the reference.
         """
         self._let_go_of_surplus()
-        is_changed = any(store.changed for store in self._stores.values())
+        is_changed = any(map(attrgetter("changed"), self._stores.values()))
         if self.ref is not None and not is_changed and self._has_digests(self.ref):
             return self.ref
-        shared = tuple(
-            (uid, self._place_shared(uid, runs, epoch, generation, inline_threshold // PART_INSIDE))
-            for uid, runs in self._shared_runs()
-        )
-        self.ref = replace(self._write_version(epoch, generation, inline_threshold), shared=shared)
+        shared: list[tuple[str, str]] = []
+        for uid, runs in self._shared_runs():
+            digest = self._place_shared(uid, runs, epoch, generation, inline_threshold // PART_INSIDE)
+            shared.append((uid, digest))
+        self.ref = replace(self._write_version(epoch, generation, inline_threshold), shared=tuple(shared))
         for store in self._stores.values():
             store.changed = False
         return self.ref
@@ -329,7 +327,7 @@ class HashMapTaskStates:
         chunks, files = self._image(writer, added)
         ref = VersionRef(self._stage, self._partition, epoch)
         if writer.size <= inline_threshold:
-            data = b"".join(memoryview(chunk) for chunk in chunks)
+            data = b"".join(map(memoryview, chunks))
             name, load = "", inline_loader(data)
             ref = replace(ref, inline=data, files=tuple(sorted(files)))
         else:
@@ -355,7 +353,9 @@ class HashMapTaskStates:
         files = {run.section.file for _, run in runs if run.section.file}
         names = sorted(files)
         entries = []
+        owned = {}
         for (uid, store), run in runs:
+            owned[uid] = list(self._ranges.get(uid, _NO_HASHES))
             section = run.section
             file, offset = names.index(section.file) if section.file else -1, section.offset
             if file < 0:
@@ -364,9 +364,7 @@ class HashMapTaskStates:
             place = {"file": file, **section.describe(offset)}
             entries.append({"uid": uid, "store": store, **entry_of_rows(run), **place})
         about = {"format": FORMAT, "stage": self._stage, "partition": self._partition, "files": names, "runs": entries}
-        return writer.finish(
-            {**about, "owned": {uid: list(self._ranges.get(uid, _NO_HASHES)) for uid in self.uids()}}
-        ), files
+        return writer.finish({**about, "owned": owned}), files
 
     def _shares(self, uid: str) -> bool:
         """Whether an operator has its broadcast state in common with the other tasks."""
@@ -374,7 +372,7 @@ class HashMapTaskStates:
 
     def _shared_runs(self) -> Iterator[tuple[str, list[tuple[str, Run]]]]:
         """By operator, the runs that all subtasks have alike, each with its store."""
-        for uid in filter(self._shares, self.uids()):
+        for uid in filter(self._shares, sorted(self._owners)):
             stores = [(name, self._stores[of, name]) for of, name in sorted(self._stores) if of == uid]
             runs = [(name, run) for name, store in stores for run in store.runs if is_alike(name, run.meta)]
             if runs:
@@ -449,10 +447,10 @@ class HashMapTaskStates:
         return all(owned == self._ranges.get(uid, _NO_HASHES) for uid, owned in version.owned.items())
 
     def _let_go_of_surplus(self) -> None:
-        surplus = self._files.drop_surplus()
-        for run in (run for store in self._stores.values() for run in store.runs) if surplus else ():
-            if run.section.file in surplus:
-                run.section.let_go()
+        if surplus := self._files.drop_surplus():
+            for run in chain.from_iterable(map(attrgetter("runs"), self._stores.values())):
+                if run.section.file in surplus:
+                    run.section.let_go()
 
 
 class HashMapBackend(StateBackendPlugin):

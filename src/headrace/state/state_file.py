@@ -19,7 +19,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Container, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from functools import partial
 from struct import Struct
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -161,6 +161,7 @@ class SharedName(_FileName):
         return _digest(uid.encode())
 
 
+@dataclass(eq=False, slots=True)
 class ImageWriter:
     """Collects what a state file consists of. The same sections and index always make the same bytes.
 
@@ -169,11 +170,9 @@ class ImageWriter:
         digest: that of the index, once it is finished.
     """
 
-    digest: str
-
-    def __init__(self) -> None:
-        self._chunks: list[bytes | pa.Buffer] = [MAGIC]
-        self.size = len(MAGIC)
+    size: int = len(MAGIC)
+    digest: str = ""
+    _chunks: list[bytes | pa.Buffer] = field(default_factory=lambda: [MAGIC])
 
     def add(self, section: Section) -> int:
         """Appends a section; returns where it begins."""
@@ -328,8 +327,11 @@ class StateFiles:
 
     def drop_surplus(self) -> set[str]:
         """Lets go of the files whose bytes take room that others need; returns their names."""
-        surplus = {name for name, file in self._maps.items() if file.is_surplus}
-        self._maps = {name: file for name, file in self._maps.items() if name not in surplus}
+        surplus: set[str] = set()
+        for name, file in tuple(self._maps.items()):
+            if file.is_surplus:
+                surplus.add(name)
+                del self._maps[name]
         return surplus
 
     def close(self) -> None:

@@ -66,6 +66,7 @@ class Entry(NamedTuple):
     mode: int = 0
 
 
+@dataclass(eq=False)
 class MappedFile:
     """The bytes of a file that never changes.
 
@@ -75,10 +76,9 @@ class MappedFile:
         is_damaged: whether a checksum was wrong. It is not handed out again: the file may be put back as it was.
     """
 
-    def __init__(self, buffer: pa.Buffer) -> None:
-        self.buffer = buffer
-        self.is_surplus = False
-        self.is_damaged = False
+    buffer: pa.Buffer
+    is_surplus: bool = False
+    is_damaged: bool = False
 
     def fetch(self, start: int, stop: int) -> None:
         """See to it that these bytes can be read; all can at once, unless a class says otherwise.
@@ -437,8 +437,8 @@ class PosixFileSystem(FileSystem):
         return True
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        for folder in sorted({Path(path).parent for path in paths}):
-            sync_folder(folder)
+        for folder in sorted(set(map(os.path.dirname, paths))):
+            sync_folder(Path(folder))
 
     def remove(self, path: str) -> bool:
         return remove(Path(path))

@@ -158,11 +158,11 @@ class JobHarness:
         found = Types.of(type_info)
         source = ManualSource(found, splits)
         self._input.add_source(name, source, is_by_hand=isinstance(strategy.generator, NoWatermarks))
-        graph = self.env.transformations
-        reader = graph.add_source(SourceSpec(source), name)
-        graph.graph.update(reader.id, uid=name)
-        times = graph.add_source(TimestampsSpec(strategy), f"{name} Watermarks", (Edge(reader.id),))
-        graph.graph.update(times.id, uid=f"{name}-watermarks")
+        graph = self.env.transformations.graph
+        reader = graph.add(SourceSpec(source), name)
+        graph.update(reader.id, uid=name)
+        times = graph.add(TimestampsSpec(strategy), f"{name} Watermarks", (Edge(reader.id),))
+        graph.update(times.id, uid=f"{name}-watermarks")
         return DataStream(self.env, (Edge(times.id),))
 
     def add_sink(self, name: str, stream: DataStream) -> DataStreamSink:

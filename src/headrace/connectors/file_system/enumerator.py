@@ -294,7 +294,7 @@ def plan_files(
             break
     if not taken:
         return None
-    pieces = tuple([part.to_json() for part in piece] for piece in cut_ranges(taken, budget.pieces))
+    pieces = tuple(list(map(PlannedRange.to_json, piece)) for piece in cut_ranges(taken, budget.pieces))
     return SplitRead(split_id, list(position), [ordinal, offset], pieces, records=round(records), bytes=round(size))
 
 
@@ -399,8 +399,9 @@ class FileEnumerator(SplitEnumerator):
         self._journal = FileJournal(context.folder, context.state, 0 if self._is_watching else MOST_INSIDE)
         self._known = self._journal.known
         # What is to be read wins: a name that was forgotten may come again, and the log still tells of both files.
-        self._seen = self._known.consumed | {status.path: status for status in self._known.pending}
-        self._pending_bytes = sum(status.size for status in self._known.pending)
+        self._seen = dict(self._known.consumed)
+        self._pending_bytes = 0
+        self._count(self._known.pending)
         self._planned: dict[str, PlannedRange] = {}
         self._folders = self._paths.folders(self._seen) if watch is not None else []
         self._last_scan: int | None = None
@@ -517,8 +518,12 @@ class FileEnumerator(SplitEnumerator):
 
     def _add(self, files: list[FileStatus], newest: int) -> None:
         self._journal.add(files, newest)
-        self._pending_bytes += sum(status.size for status in files)
-        self._seen.update((status.path, status) for status in files)
+        self._count(files)
+
+    def _count(self, files: list[FileStatus]) -> None:
+        for status in files:
+            self._pending_bytes += status.size
+            self._seen[status.path] = status
 
     def _consume(self, ordinal: int) -> None:
         """Count all files before ``ordinal`` as read for good."""

@@ -258,6 +258,7 @@ _QUIET_MILLIS: Final = 1_000
 _Sized = TypeVar("_Sized", PartChunk, PartFile)
 
 
+@dataclass(frozen=True, slots=True)
 class FilePreCommit(PreCommit):
     """Decides which files become visible with the manifest of an epoch, and what waits.
 
@@ -265,14 +266,13 @@ class FilePreCommit(PreCommit):
     file; a chunk that is a file as it stands is one at once. With compaction, files then wait until the strategy says
     that there are enough of them in their bucket.
 
-    Args:
+    Attributes:
         policy: decides when a file is complete.
         compaction: when and how files are compacted; None shows those that still wait for it as they are.
     """
 
-    def __init__(self, policy: RollingPolicy, compaction: Compaction | None) -> None:
-        self._policy = policy
-        self._compaction = compaction
+    policy: RollingPolicy
+    compaction: Compaction | None
 
     def prepare(
         self,
@@ -302,8 +302,8 @@ class FilePreCommit(PreCommit):
     def due(self, in_progress: Json) -> int | None:
         waiting = PartsInProgress.of(in_progress)
         ends = ((part.chunks[0].written, part.chunks[-1].written) for part in waiting.growing)
-        times = [time for first, last in ends if (time := self._policy.complete_at(first, last)) is not None]
-        if waiting.compacting and (self._compaction is None or self._compaction[0].num_checkpoints is not None):
+        times = [time for first, last in ends if (time := self.policy.complete_at(first, last)) is not None]
+        if waiting.compacting and (self.compaction is None or self.compaction[0].num_checkpoints is not None):
             times.append(waiting.looked_at + _QUIET_MILLIS)
         return min(times, default=None)
 
@@ -331,8 +331,8 @@ class FilePreCommit(PreCommit):
 
     def _runs(self, chunks: Sequence[PartChunk], now: int) -> tuple[list[list[PartChunk]], list[PartChunk]]:
         """Chunks that are complete parts, and those of the part that grows."""
-        runs, rest = _cut(chunks, lambda size: self._policy.is_complete(size, now, now, now))  # by size alone
-        if rest and self._policy.is_complete(sum(c.size for c in rest), rest[0].written, rest[-1].written, now):
+        runs, rest = _cut(chunks, lambda size: self.policy.is_complete(size, now, now, now))  # by size alone
+        if rest and self.policy.is_complete(sum(c.size for c in rest), rest[0].written, rest[-1].written, now):
             return [*runs, rest], []
         return runs, rest
 
@@ -340,9 +340,9 @@ class FilePreCommit(PreCommit):
         self, epochs: int, parts: list[PartFile], is_last: bool
     ) -> tuple[list[PartFile], int, list[PartFile]]:
         """The parts of a bucket that become visible, for how many epochs the others have waited, and the others."""
-        if self._compaction is None:
+        if self.compaction is None:
             return parts, 0, []
-        strategy, compactor = self._compaction
+        strategy, compactor = self.compaction
         most = math.inf if strategy.size_threshold is None else strategy.size_threshold
         runs, rest = _cut(parts, lambda size: size >= most)
         epochs = 1 if runs else epochs + 1

@@ -323,7 +323,7 @@ class FileSourceBuilder(Builder, Generic[T_co]):
             raise InvalidProgramError("a FileSource needs at least one path")
         super().__init__()
         self._format = fmt
-        self._paths = tuple(usual_spelling(resolved(path)) for path in paths)
+        self._paths = tuple(map(usual_spelling, map(resolved, paths)))
         self._metadata: dict[str, str] = {}
         self._accepts: Callable[[str], bool] | None = None
         self._limit: int | None = None

@@ -414,13 +414,14 @@ def check_strategy(strategy: object, record_type: TypeInformation) -> None:
         hint = uncalled(strategy, WatermarkStrategy) or ": WatermarkStrategy.no_watermarks(), say"
         raise refused(f"expected a WatermarkStrategy, got {strategy!r}{hint}", InvalidTypeError)
     assigner = strategy.timestamp_assigner
-    instead = "put the time into the record, with a map() that keeps the state, and assign timestamps behind it"
-    check_has_no_state(assigner, "timestamp assigner", instead)
     if isinstance(assigner, FieldTimestamps):
         _check_field(assigner.field, record_type)
     elif isinstance(assigner, ExpressionTimestamps):
         value = bound(assigner.expression, record_type, "event time")
         _check_time(value.type, f"event time from {value.text}")
+    else:
+        instead = "put the time into the record, with a map() that keeps the state, and assign timestamps behind it"
+        check_has_no_state(assigner, "timestamp assigner", instead)
 
 
 def check_has_event_time(graph: StreamGraph, operators: set[int], which: str, method: str) -> None:
@@ -451,7 +452,7 @@ def check_has_event_time(graph: StreamGraph, operators: set[int], which: str, me
 
 
 def _check_field(field: str | int, record_type: TypeInformation) -> None:
-    if is_untyped(record_type):
+    if not record_type.is_composite and is_untyped(record_type):
         raise refused(
             f"event time from field {field!r}: the records are pickled objects and have no fields; give their type "
             "where they are made, or take the time with a function",

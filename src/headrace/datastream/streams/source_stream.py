@@ -54,16 +54,16 @@ class DataStreamSource(DataStream[T_co]):
         *,
         origin: TypeOrigin = TypeOrigin.DECLARED,
     ) -> None:
-        transformations = environment.transformations
+        graph = environment.transformations.graph
         if isinstance(source, CheckpointedFunction):
             raise refused(
                 f"{type(source).__name__} is a source, and what a source knows is in its splits and its enumerator: "
                 "leave CheckpointedFunction out"
             )
-        node = transformations.add_source(SourceSpec(source), name)
+        node = graph.add(SourceSpec(source), name)
         self._source_id = last = node.id
         if is_needed(strategy):
-            last = transformations.add_source(TimestampsSpec(strategy), _watermarks_name(name), (Edge(node.id),)).id
+            last = graph.add(TimestampsSpec(strategy), _watermarks_name(name), (Edge(node.id),)).id
         super().__init__(environment, (Edge(last),), origin=origin)
 
     def _operator(self) -> Node:

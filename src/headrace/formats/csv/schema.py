@@ -99,8 +99,8 @@ class CsvSchema:
         """
         if not kind.is_composite:
             raise InvalidTypeError(f"CSV needs records with named fields, such as Types.ROW_NAMED, not {kind}")
-        pairs = zip(kind.field_names, kind.field_types, strict=True)
-        return CsvSchema(tuple(CsvColumn(name, check_kind(name, field)) for name, field in pairs), **options)
+        names, kinds = kind.field_names, kind.field_types
+        return CsvSchema(tuple(map(CsvColumn, names, map(check_kind, names, kinds))), **options)
 
     @property
     def row_type(self) -> TypeInformation:

@@ -1,5 +1,6 @@
 """Which records are late for windows of event time, and what becomes of them."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -91,22 +92,19 @@ def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:
     return cleanup_times(timestamps + 1, lateness) <= watermarks
 
 
+@dataclass(eq=False, slots=True)
 class LateRecords:
     """What becomes of records that no window takes any more.
 
     Attributes:
-        lateness: the allowed lateness in milliseconds.
-
-    Args:
         operator: whose output and counters are used.
-        lateness: see above.
+        lateness: the allowed lateness in milliseconds.
         tag: the id of the side output; None drops and counts.
     """
 
-    def __init__(self, operator: Operator, lateness: int, tag: str | None) -> None:
-        self._operator = operator
-        self.lateness = lateness
-        self._tag = tag
+    operator: Operator
+    lateness: int
+    tag: str | None
 
     def refuse(self, batch: Batch, taken: Assignment) -> None:
         """Sends away the records without any window among ``taken``, unless they are merely between two windows."""
@@ -120,11 +118,11 @@ class LateRecords:
 
     def send_away(self, batch: Batch, is_refused: Mask) -> None:
         """What becomes of those records of a batch that are refused."""
-        if self._tag is None:
+        if self.tag is None:
             self.drop(int(np.count_nonzero(is_refused)))
         elif is_refused.any():
-            self._operator.output.emit_side(self._tag, batch.filter(is_refused))
+            self.operator.output.emit_side(self.tag, batch.filter(is_refused))
 
     def drop(self, records: int) -> None:
         """Counts records that are dropped."""
-        self._operator.count(LATE_DROPPED, records)
+        self.operator.count(LATE_DROPPED, records)

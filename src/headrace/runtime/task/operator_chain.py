@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 
 from headrace.checkpoint.manifest import OperatorProgress, PartitionSnapshot
 from headrace.common.constants import MIN_WATERMARK
@@ -66,7 +67,7 @@ class ChainNode:
     @property
     def traffic(self) -> Traffic:
         """Return what went out of it in the epoch, and what came in from other tasks."""
-        return Traffic(self.output.records, self.bytes_received, sum(sender.bytes_sent for sender in self.senders))
+        return Traffic(self.output.records, self.bytes_received, sum(map(attrgetter("bytes_sent"), self.senders)))
 
     def begin_epoch(self) -> None:
         """Count from 0."""
@@ -184,11 +185,11 @@ class OperatorChain:
         reader_context = ReaderContext(blob.storage_options, process.clients)
         for planned in _with_own_functions(self.stage.operators, blob.plan):
             if not planned.node.inputs:
-                self.sources[planned.uid] = self._source(planned, reader_context)
+                source = self.sources[planned.uid] = self._source(planned, reader_context)
+                self._closing.append(source.close)
             elif partition < planned.parallelism:
                 watermark = MIN_WATERMARK if start is None else start.event_time_of(planned)
                 self.members[planned.node.id] = self._member(planned, task, watermark)
-        self._closing += [source.close for source in self.sources.values()]
         self._states: list[OperatorStates] = []
         for member in self.members.values():
             if member.context.optional_state is not None:

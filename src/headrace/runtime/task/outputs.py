@@ -163,33 +163,29 @@ def _refusal(batch: Batch, kinds: npt.NDArray[np.int8], operator: Operator) -> I
     )
 
 
+@dataclass(eq=False, slots=True)
 class ChainingOutput:
     """Hands records to the next operator of the same task.
 
-    Args:
+    Attributes:
         valve: that of the next operator.
         edge: the edge between the two.
         context: the operator whose key function is called when the edge wants keys.
-
-    Attributes:
-        valve: as above.
-        edge: the edge.
         divert: takes records while they have to wait for others before the operator sees them.
     """
 
-    def __init__(self, valve: WatermarkValve, edge: PlannedEdge, context: OperatorContext) -> None:
-        self.valve = valve
-        self.edge = edge
-        self.divert: Callable[[ChainingOutput, Batch], None] | None = None
-        self._context = context
+    valve: WatermarkValve
+    edge: PlannedEdge
+    context: OperatorContext
+    divert: Callable[[ChainingOutput, Batch], None] | None = None
 
     def send(self, batch: Batch) -> None:
         """Hand records on, in the order of the stream."""
         if self.edge.key is not None:
-            with UserCodeGuard(self._context):
+            with UserCodeGuard(self.context):
                 keys = keys_of(batch, self.edge.key)
                 if isinstance(self.edge.partitioning, ForwardByKey):
-                    self.edge.partitioning.check(batch, keys, self._context.subtask, self.edge.receivers)
+                    self.edge.partitioning.check(batch, keys, self.context.subtask, self.edge.receivers)
                 batch = KeyedBatch.of(batch, keys)
         if self.divert is None:
             self.valve.accept(self.edge.id, self.edge, batch)

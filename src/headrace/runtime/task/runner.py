@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from itertools import chain as one_after_another
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -67,7 +68,7 @@ def keep_freed_memory() -> None:
     glibc gives it back to the system at once, and every page is mapped and zeroed again when it is next written to,
     which is up to a seventh of the CPU time of a job. Nothing happens without glibc, or if the environment decides.
     """
-    is_set = any(name in os.environ for name in _VARIABLES) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    is_set = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "") or not os.environ.keys().isdisjoint(_VARIABLES)
     if sys.platform != "linux" or is_set:
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -211,14 +212,13 @@ class StageTask:
         self._received: dict[int, ChainedOperator] = {}  # by edge, who gets its records
         self._has_begun = False
         for node, member in chain.members.items():
-            edges = [edge for edge in member.planned.inputs if edge.is_exchange]
-            if edges:
+            if edges := list(filter(attrgetter("is_exchange"), member.planned.inputs)):
                 uid, deliver = member.planned.uid, partial(member.valve.accept, EXCHANGE)
                 watermark, is_stalled = self._start.reached(uid).watermark, uid in context.stalled
                 receiver = ExchangeReceiver(edges, watermark, deliver, is_stalled=is_stalled)
                 self._receivers[node] = receiver
-                self._of_edge.update(dict.fromkeys([edge.id for edge in edges], receiver))
-                self._received.update(dict.fromkeys([edge.id for edge in edges], member))
+                for edge in edges:
+                    self._of_edge[edge.id], self._received[edge.id] = receiver, member
 
     def take(self, envelope: Envelope) -> None:
         """Records; or, before the first of these, how channels fare."""
@@ -451,8 +451,9 @@ class TaskRunner:
 
     def _tell(self, attempt: "_Attempt") -> None:
         """Tell where the time of a task went that has done its work."""
-        if attempt.report is not None and attempt.report.error is None and attempt.epoch is not None:
-            self.told(self._clock.end(attempt.epoch, attempt.report.stage, attempt.report.partition))
+        report, context = attempt.report, attempt.context
+        if report is not None and report.error is None and context is not None:
+            self.told(self._clock.end(context.epoch, report.stage, report.partition))
 
     def drop_interrupted(self) -> None:
         """Close the chains of tasks that were interrupted, which do not do so themselves."""
@@ -493,6 +494,7 @@ class _Attempt:
         stage: the task's stage.
 
     Attributes:
+        context: the epoch; None before it is opened.
         report: what the driver is to be told; None until then.
     """
 
@@ -501,18 +503,13 @@ class _Attempt:
         self._state = state
         self._stage = stage
         self._partition = 0
-        self._context: EpochContext | None = None
         self._chain: OperatorChain | None = None
+        self.context: EpochContext | None = None
         self.report: TaskReport | None = None
-
-    @property
-    def epoch(self) -> int | None:
-        """The epoch; None before it is opened."""
-        return None if self._context is None else self._context.epoch
 
     def open(self, partition: int, context: EpochContext) -> OperatorChain:
         """The chain that the work is done with."""
-        self._partition, self._context = partition, context
+        self._partition, self.context = partition, context
         note_epoch(context.job_id, context.epoch)
         self._chain = self._chains.take(self._stage, partition, context)
         self._chain.open()
@@ -520,9 +517,9 @@ class _Attempt:
 
     def complete(self, report: TaskReport) -> None:
         """All went well: the chain goes back, and the driver is told ``report``."""
-        assert self._context is not None, "open() comes first"
+        assert self.context is not None, "open() comes first"
         assert self._chain is not None, "open() comes first"
-        self._chains.put_back(self._chain, self._context)
+        self._chains.put_back(self._chain, self.context)
         self._chain, self.report = None, report
 
     def give_up(self) -> None:

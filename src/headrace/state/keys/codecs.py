@@ -108,8 +108,9 @@ class KeyCodec(ABC):
         Raises:
             InvalidTypeError: when values of the type cannot be keys.
         """
-        typed.check_key_type(type_)
         basic = type_.basic_type if isinstance(type_, BasicTypeInfo) else None
+        if basic is None:
+            typed.check_key_type(type_)
         if basic in typed.INTEGERS:
             return IntegerKeys(type_)
         if basic in STRINGS:

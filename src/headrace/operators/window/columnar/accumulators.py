@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -79,8 +80,10 @@ class Chunk:
     @property
     def nbytes(self) -> int:
         """Return how much memory the columns take."""
-        times = sum(column.nbytes for column in (self.ends, self.arrivals) if column.strides != (0,))
-        return times + sum(int(array.nbytes) for array in (self.hashes, self.keys, *self.columns.values()))
+        size = sum(map(attrgetter("nbytes"), (self.hashes, self.keys, *self.columns.values())))
+        for times in (self.ends, self.arrivals):
+            size += times.nbytes if times.strides != (0,) else 0
+        return int(size)
 
     @staticmethod
     def of(batch: KeyedBatch, columns: Mapping[Input, pa.Array], arrivals: Longs) -> Chunk:
@@ -183,7 +186,7 @@ class Accumulators:
             np.concatenate([piece.ends for piece in pieces]),
             np.concatenate([piece.hashes for piece in pieces]),
             concat([piece.keys for piece in pieces]),
-            [concat(list(columns)) for columns in zip(*(piece.columns for piece in pieces), strict=True)],
+            [concat(list(columns)) for columns in zip(*map(attrgetter("columns"), pieces), strict=True)],
         )
 
     @staticmethod
@@ -211,7 +214,7 @@ class Accumulators:
         aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KeyDictionary | None = None
     ) -> Accumulators:
         """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
-        pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
+        pieces = list(filter(len, pieces)) or list(pieces[:1])
         if all(before.ends[-1] < after.ends[0] for before, after in pairwise(pieces)):
             return Accumulators.concat(pieces)
         return Accumulators.regrouped(aggregators, pieces, known)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, Final
 
 import pyarrow as pa
@@ -122,8 +122,8 @@ class ColumnarWindowLayout:
             place: the operator, which is named where functions of the user fail.
             renamed: which fields of its records have other names than in what is stored.
         """
-        changed = {one: one.of_operator(place) for each in self.aggregates for one in each.aggregators}
-        if renamed == self.renamed and all(made is one for one, made in changed.items()):
+        changed = {one: one.of_operator(place) for one in self.aggregators.aggregators}
+        if renamed == self.renamed and all(map(is_, changed, changed.values())):
             return self
         aggregates = tuple(
             replace(each, aggregators=tuple(changed[one] for one in each.aggregators)) for each in self.aggregates

@@ -7,6 +7,7 @@ compaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import numpy as np
@@ -163,6 +164,7 @@ _WAITING_BYTES = 128 << 20
 with the others afterwards."""
 
 
+@dataclass(eq=False, slots=True)
 class _StoreStatistics:
     """What a store has cached of its rows; one that takes its place in the same process need not find it again.
 
@@ -171,9 +173,8 @@ class _StoreStatistics:
         most_waiting: so many rows wait.
     """
 
-    def __init__(self) -> None:
-        self.known = KeyDictionary()
-        self.most_waiting = _WAITING_ROWS
+    known: KeyDictionary = field(default_factory=KeyDictionary)
+    most_waiting: int = _WAITING_ROWS
 
     @property
     def nbytes(self) -> int:
