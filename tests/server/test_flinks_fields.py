@@ -45,4 +45,10 @@ def test_nothing_is_there_that_flink_has_not_but_probes_held_epochs_views_and_wh
         "GET /jobmanager/stdout",
         "GET /jobs/:jobid/held-epoch",
         "POST /jobs/:jobid/held-epoch/release",
+        "GET /jobs/:jobid/archive",
+        # Flink has these where programs can be submitted
+        "DELETE /jars/:jarid",
+        "GET /jars/:jarid/plan",
+        "POST /jars/:jarid/plan",
+        "POST /jars/:jarid/run",
     }

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import headrace
+from headrace.cli.cluster import cluster_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.settings import PlanFormat, SavepointKind, job_settings, with_rest
@@ -76,6 +77,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(cluster_app, name="cluster")
 app.add_typer(kafka, name="kafka")
 app.add_typer(log_app, name="log")
 app.add_typer(state_app, name="state")
@@ -182,6 +184,12 @@ Rest = Annotated[
         help="Serve the REST API; --rest alone at the first free port of this machine from 8081 on.",
     ),
 ]
+Detached = Annotated[
+    bool,
+    typer.Option(
+        "-d", "--detached", help="Give the program to a dispatcher (headrace cluster), and print the id of its job."
+    ),
+]
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", show_default=False, help="Whether to show progress.")
 ]
@@ -209,12 +217,12 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     changed_windows: OnChangedWindows = None,
     allow_non_restored_state: NonRestored = False,
     rest: Rest = None,
+    detached: Detached = False,
+    jobmanager: JobManagerAddress = None,
     progress: Progress = None,
     traceback: Traceback = False,
 ) -> None:
     """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
-    from headrace.cli.run import run_program
-
     named = {
         options.PARALLELISM.key: None if parallelism is None else str(parallelism),
         options.SPARK_MASTER.key: master,
@@ -227,6 +235,13 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
         options.IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
     }
     settings = with_rest(job_settings(define, properties_file, named), rest)
+    if detached or jobmanager is not None:
+        from headrace.cli.submission import submit_program
+
+        submit_program(script, args or [], settings, jobmanager)
+        return
+    from headrace.cli.run import run_program
+
     raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
 
 
@@ -352,6 +367,22 @@ def dashboard(
     from headrace.cli.jobs import run_dashboard
 
     run_dashboard(flink_web, jobmanager, _configuration(define, properties_file), port)
+
+
+@app.command("history-server")
+def history_server(
+    archives: Annotated[
+        str | None,
+        typer.Option("--dir", metavar="DIR", help="Where archives are; historyserver.archive.fs.dir when left out."),
+    ] = None,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Serve the archives of jobs that have ended, as the jobs were served while they ran, until Ctrl-C."""
+    from headrace.cli.cluster import run_history_server
+
+    settings = job_settings(define, properties_file, {options.HISTORY_DIRS.key: archives})
+    run_history_server(Configuration.from_dict(settings))
 
 
 @app.command()

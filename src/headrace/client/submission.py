@@ -46,6 +46,7 @@ from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
+from headrace.server.archives import archiving
 from headrace.server.settings import is_served
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
 from headrace.state.hashmap_backend import HASHMAP
@@ -218,6 +219,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         JavaNotFoundError: when Spark is wanted and there is no Java.
     """
     defaults = current_defaults()
+    own_directory = configuration.get(options.CHECKPOINT_DIR)
     configuration = effective_configuration(configuration)
     if defaults.captured is not None:
         plan = plan_graph(graph, configuration, job_name, os.cpu_count() or 1)
@@ -226,10 +228,11 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     _configure_logging(configuration)
     check_interpreter(configuration)
     _check_scheduler_mode(configuration)
+    _check_only_job(configuration, own_directory)
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     status = JobStatusStore(_name(configuration, job_name))
-    for listener in (_listener(configuration), _reporting(configuration)):
+    for listener in (_listener(configuration), _reporting(configuration), archiving(configuration)):
         if listener is not None:
             status.subscribe(listener)
     server = start_server(configuration) if is_served(configuration) else None
@@ -245,6 +248,32 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         server.add(client, configuration)
     client.start()
     return client
+
+
+def _check_only_job(configuration: Configuration, own_directory: str | None) -> None:
+    """A program of a dispatcher has one job: that which the dispatcher knows by its id and its checkpoint directory.
+
+    Args:
+        configuration: what holds.
+        own_directory: the checkpoint directory that the program itself sets.
+
+    Raises:
+        InvalidProgramError: when there is another one.
+    """
+    if configuration.get(options.FIXED_JOB_ID) is None:
+        return
+    if own_directory not in (None, configuration.get(options.CHECKPOINT_DIR)):
+        raise InvalidProgramError(
+            f"the program sets {options.CHECKPOINT_DIR.key} to {own_directory}, and the dispatcher that runs it knows "
+            f"its job by {configuration.get(options.CHECKPOINT_DIR)}: submit it with "
+            f"-D {options.CHECKPOINT_DIR.key}={own_directory}, or leave it out in the program"
+        )
+    submitted = current_defaults().submitted
+    if submitted:
+        raise InvalidProgramError(
+            f"the program has run job {submitted[0]!r}, and wants to run another: a program that is given to a "
+            "dispatcher has one job. Submit each by itself; several INSERTs of SQL are one job in EXECUTE STATEMENT SET"
+        )
 
 
 def start_server(configuration: Configuration) -> "RestServer":

@@ -116,6 +116,13 @@ _BYTES: Final = {
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
+def job_id(text: str) -> str:
+    """The id of a job."""
+    if not re.fullmatch(r"[0-9a-f]{32}", text):
+        raise ValueError("32 hexadecimal digits in lower case")
+    return text
+
+
 def duration(text: str) -> int:
     """Milliseconds of ``"10 s"``, ``"500ms"``, ``"1min"``, ``"2 h"``; a bare number is milliseconds."""
     nanos = _quantity(

@@ -12,6 +12,7 @@ from headrace.common.config_options import (
     choices,
     duration,
     integer,
+    job_id,
     location,
     member,
     memory_size,
@@ -597,6 +598,83 @@ REST_TRUSTSTORE: Final = ConfigOption[str | None](
     None,
     "A file in PEM with the certificates of those who sign clients' certificates, and, for commands, servers'.",
     ("security.ssl.truststore",),
+)
+ARCHIVE_DIR: Final = ConfigOption[str | None](
+    "jobmanager.archive.fs.dir",
+    location,
+    None,
+    "Where the last status of a job is kept when it has ended, so that `headrace history-server` shows it; a path or a "
+    "URI.",
+)
+HISTORY_DIRS: Final = ConfigOption[str | None](
+    "historyserver.archive.fs.dir",
+    str,
+    None,
+    "Where `headrace history-server` finds such archives; several places have commas between them. "
+    "jobmanager.archive.fs.dir when not set.",
+)
+HISTORY_PORT: Final = ConfigOption(
+    "historyserver.web.port",
+    integer(0, 65535),
+    8082,
+    "The port of `headrace history-server`, 0 for any free one.",
+)
+HISTORY_ADDRESS: Final = ConfigOption[str | None](
+    "historyserver.web.address",
+    str,
+    None,
+    "The address of this machine at which `headrace history-server` listens; rest.bind-address when not set.",
+)
+HISTORY_REFRESH: Final = ConfigOption(
+    "historyserver.archive.fs.refresh-interval",
+    positive_duration,
+    10_000,
+    "How often `headrace history-server` looks for new archives.",
+)
+HISTORY_RETAINED: Final = ConfigOption(
+    "historyserver.archive.retained-jobs",
+    integer(-1, 2**31 - 1),
+    -1,
+    "The number of the latest archives that `headrace history-server` keeps in each place; older ones are removed. -1 "
+    "keeps all.",
+)
+FIXED_JOB_ID: Final = ConfigOption[str | None](
+    "$internal.pipeline.job-id",
+    job_id,
+    None,
+    "The id of a job, 32 hexadecimal digits, where its checkpoint directory has none yet. A dispatcher sets it, for "
+    "the one job that a program has there.",
+)
+CLUSTER_DIR: Final = ConfigOption[str | None](
+    "high-availability.storageDir",
+    location,
+    None,
+    "Where dispatchers (`headrace cluster`) keep programs, jobs, logs and archives; a path or a URI. All dispatchers "
+    "of one cluster have the same.",
+)
+CLUSTER_LEASE: Final = ConfigOption(
+    "headrace.cluster.lease-duration",
+    positive_duration,
+    10_000,
+    "When a dispatcher has given no sign of life for this long, another one of its cluster takes over.",
+)
+CLUSTER_STOP_TIMEOUT: Final = ConfigOption(
+    "headrace.cluster.stop-timeout",
+    positive_duration,
+    60_000,
+    "How long the jobs of a dispatcher that is stopped have to complete their epochs, before they are killed.",
+)
+UPLOAD_LIMIT: Final = ConfigOption(
+    "rest.server.max-content-length",
+    integer(1, 2**40),
+    104_857_600,
+    "The largest program that can be uploaded to a dispatcher, in bytes.",
+)
+WEB_SUBMIT: Final = ConfigOption(
+    "web.submit.enable",
+    boolean,
+    True,
+    "Whether a dispatcher accepts programs by its REST API.",
 )
 REFRESH_INTERVAL: Final = ConfigOption(
     "web.refresh-interval",

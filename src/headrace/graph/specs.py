@@ -154,6 +154,11 @@ class OperatorSpec(ABC):
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY,)
 
     @property
+    def is_sink(self) -> bool:
+        """Return whether nothing can follow it."""
+        return False
+
+    @property
     def state_kinds(self) -> StateKinds:
         """The kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs."""
         return NO_STATE
@@ -262,6 +267,10 @@ class SinkSpec(OperatorSpec):
 
     kind: ClassVar[str] = "Sink"
     sink: Sink
+
+    @property
+    def is_sink(self) -> bool:
+        return True
 
     @property
     def functions(self) -> Sequence[object]:

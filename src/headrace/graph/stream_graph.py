@@ -11,7 +11,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.graph.partitioning import FORWARD, KeySelection, Partitioning
-from headrace.graph.specs import CHANGES, InputKind, InputSchema, OperatorSpec, OutputSchema, SinkSpec
+from headrace.graph.specs import CHANGES, InputKind, InputSchema, OperatorSpec, OutputSchema
 from headrace.operators.checkpointed import check_checkpointed
 from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 
@@ -77,7 +77,7 @@ class Node:
     @property
     def is_sink(self) -> bool:
         """Return whether nothing follows the node."""
-        return isinstance(self.spec, SinkSpec)
+        return self.spec.is_sink
 
     @property
     def role(self) -> str:

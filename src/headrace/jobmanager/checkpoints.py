@@ -112,7 +112,7 @@ class CheckpointCoordinator:
         check_compatible(manifest, self._plan, ignore_unclaimed=self._job.settings.ignore_unclaimed_state)
 
     def _first(self) -> Manifest:
-        first = first_manifest(self._plan)
+        first = first_manifest(self._plan, self._job.settings.job_id)
         if self._start is None:
             return first
         first = self._start.first_manifest(first, [planned.uid for planned in self._plan.operators()])
@@ -232,12 +232,17 @@ def _epochs(manifest: Manifest) -> int:
     return manifest.counters.get("numEpochs", 0)
 
 
-def first_manifest(plan: JobPlan) -> Manifest:
-    """Return what a job begins with that has never run before; it is not written."""
+def first_manifest(plan: JobPlan, job_id: str | None = None) -> Manifest:
+    """Return what a job begins with that has never run before; it is not written.
+
+    Args:
+        plan: its plan.
+        job_id: its id; any when left out.
+    """
     return Manifest(
         epoch=0,
         generation=0,
-        job_id=uuid.uuid4().hex,
+        job_id=job_id or uuid.uuid4().hex,
         job_name=plan.name,
         max_parallelism=plan.settings.max_parallelism,
         state_backend=plan.settings.state_backend.name,

@@ -124,6 +124,7 @@ class JobSettings:
         start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
         uids: the program's uids where they are others in the job's own checkpoint; those in ``start`` it knows itself.
         savepoint_directory: where savepoints are made unless who asks for one says it; None for nowhere.
+        job_id: the id that the job gets where its checkpoint directory has none; None for any.
     """
 
     limits: EpochLimits
@@ -142,6 +143,7 @@ class JobSettings:
     start: SavepointStart | None = None
     uids: UidMapping = SAME_UIDS
     savepoint_directory: str | None = None
+    job_id: str | None = None
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
@@ -176,6 +178,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         start=start,
         uids=UidMapping(configuration.get(options.UID_MAPPING)) if start is None else SAME_UIDS,
         savepoint_directory=configuration.get(options.SAVEPOINT_DIR),
+        job_id=configuration.get(options.FIXED_JOB_ID),
     )
 
 

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.graph.diagram import Arrow, Box, Diagram, DiagramFrame, count_of, node_document, ship_label
+from headrace.graph.told_spec import ToldSpec
 from headrace.graph.window_specs import LocalAggregateSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 from headrace.plan.window_paths import path_of, windows_of
@@ -64,21 +65,24 @@ def _frame(stage: Stage) -> DiagramFrame:
 
 def _box(operator: PlannedOperator, stage: Stage) -> Box:
     node, uid = operator.node, f"uid {operator.uid}"
-    notes = tuple(_notes(operator, stage))
+    notes = tuple(notes_of(operator, stage))
     if operator.has_explicit_uid:
         return Box(node.id, node.name, node.role, (uid, *notes))
     return Box(node.id, node.name, node.role, notes, (f"{uid} (derived)",))
 
 
-def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
+def notes_of(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
     """Return what tells an operator from others beside its uid.
 
     Its state, whether it asks a service, how its windows are computed and what they are, its parallelism where that is
     not its stage's.
     """
+    spec = operator.node.spec
+    if isinstance(spec, ToldSpec):
+        yield from spec.notes
+        return
     if operator.state_kinds:
         yield f"{' and '.join(names_of(operator.state_kinds))} state"
-    spec = operator.node.spec
     if not spec.is_deterministic:
         yield "not deterministic"
     windows, path = windows_of(spec), path_of(spec)

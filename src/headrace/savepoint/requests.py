@@ -59,7 +59,17 @@ class JobProcess:
     @staticmethod
     def present() -> "JobProcess":
         """This process."""
-        return JobProcess(_machine(), os.getpid(), _started(os.getpid()))
+        return JobProcess.of(os.getpid())
+
+    @staticmethod
+    def of(pid: int) -> "JobProcess":
+        """A process of this machine that runs now."""
+        return JobProcess(_machine(), pid, _started(pid))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is, or was, one of this machine."""
+        return self.machine == _machine()
 
     @property
     def is_gone(self) -> bool:
@@ -72,7 +82,7 @@ class JobProcess:
             return True
         except PermissionError:  # it is of another user
             pass
-        return _started(self.pid) != self.started
+        return _started(self.pid) != self.started or _has_ended(self.pid)
 
 
 class RunningMark:
@@ -133,10 +143,22 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
+    said = _said_of(pid)
+    return said[_START_TIME] if said else ""
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether nothing is left of a process but its number, as the one that has started it has not asked for its end."""
+    said = _said_of(pid)
+    return bool(said) and said[0] in "ZX"
+
+
+def _said_of(pid: int) -> list[str]:
+    """What Linux says of a process behind its name; nothing elsewhere."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[_START_TIME]
-    except OSError:  # not on Linux
-        return ""
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 _MANIFEST: Final = re.compile(r"(.+)/manifests/([0-9]{12})\.json")

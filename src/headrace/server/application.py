@@ -23,6 +23,7 @@ from headrace.server.guard import CHALLENGE, RequestGuard
 from headrace.server.openapi import openapi
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
+from headrace.server.uploads import Upload, place_for_upload, receive
 from headrace.server.wire import to_document
 
 logger = get_logger(__name__)
@@ -96,14 +97,30 @@ async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, r
             guard.check_token(request.headers)
         if route.changes:
             guard.check_origin(request.headers)
+        if route.is_upload and service.takes_programs:
+            return await _uploaded(route, service, request)
         body = await (drained(request) if route.is_drained else read_body(request))
-        asked = RestRequest(service, request.path_params, dict(request.query_params), _object(body))
-        return json_response(to_document(route.handler(asked)), route.status)
+        return await _handled(route, _asked(service, request, body))
     except RestError as error:
         headers = CHALLENGE if error.status is HTTPStatus.UNAUTHORIZED else {}
         return error_response(error.status, str(error), headers)
     except HeadraceError as error:
         return error_response(HTTPStatus.BAD_REQUEST, str(error))
+
+
+def _asked(service: RestService, request: Request, body: bytes = b"", upload: Upload | None = None) -> RestRequest:
+    return RestRequest(service, request.path_params, dict(request.query_params), _object(body), upload)
+
+
+async def _handled(route: RestRoute, asked: RestRequest) -> Response:
+    answer = await asyncio.to_thread(route.handler, asked) if route.blocks else route.handler(asked)
+    return json_response(to_document(answer), route.status)
+
+
+async def _uploaded(route: RestRoute, service: RestService, request: Request) -> Response:
+    with place_for_upload() as place:
+        upload = await receive(request, place, service.most_upload_bytes)
+        return await _handled(route, _asked(service, request, upload=upload))
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import secrets
 import ssl
 import time
 from collections.abc import Mapping
@@ -33,11 +34,13 @@ class RestClient:
         address: ``http://host:port``.
         token: what it wants to see; None for nothing.
         tls: how its certificate is checked, and what it is shown; None for plain HTTP.
+        seconds: the time limit of a request.
     """
 
     address: str
     token: str | None = None
     tls: ssl.SSLContext | None = None
+    seconds: float = _SECONDS
 
     @staticmethod
     def at(address: str, configuration: Configuration, token_file: str | None = None) -> "RestClient":
@@ -83,13 +86,16 @@ class RestClient:
         target += f"?{urlencode(query)}" if query else ""
         return self._read(*self.forward(method, target, None if body is None else json.dumps(body).encode()))
 
-    def forward(self, method: str, target: str, body: bytes | None) -> tuple[int, bytes]:
+    def forward(
+        self, method: str, target: str, body: bytes | None, kind: str = "application/json"
+    ) -> tuple[int, bytes]:
         """Send a request as it is.
 
         Args:
             method: of HTTP.
             target: the path, and what follows it.
-            body: JSON; None for none.
+            body: what it carries; None for nothing.
+            kind: the type of that.
 
         Returns:
             The status and the body of the answer.
@@ -97,7 +103,7 @@ class RestClient:
         Raises:
             RestClientError: when there is no server.
         """
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers = {"Content-Type": kind} if body is not None else {}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         connection = self._connection()
         try:
@@ -108,6 +114,25 @@ class RestClient:
             raise RestClientError(f"{self.address} does not answer: {error}") from error
         finally:
             connection.close()
+
+    def upload(self, program: Path) -> str:
+        """Upload a program to a dispatcher.
+
+        Returns:
+            Its id.
+
+        Raises:
+            RestClientError: when there is no server, or it takes no such program.
+        """
+        boundary = secrets.token_hex(16)
+        head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{program.name}"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        )
+        body = head.encode() + program.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
+        kind = f"multipart/form-data; boundary={boundary}"
+        answer = self._read(*self.forward("POST", "/v1/jars/upload", body, kind))
+        return str(answer["filename"]).rpartition("/")[2]
 
     def outcome(self, *path: str, timeout: float) -> Any:
         """Wait for the outcome of something that was triggered.
@@ -137,8 +162,8 @@ class RestClient:
     def _connection(self) -> http.client.HTTPConnection:
         url = urlsplit(self.address)
         if self.tls is not None:
-            return http.client.HTTPSConnection(url.hostname or "", url.port, timeout=_SECONDS, context=self.tls)
-        return http.client.HTTPConnection(url.hostname or "", url.port, timeout=_SECONDS)
+            return http.client.HTTPSConnection(url.hostname or "", url.port, timeout=self.seconds, context=self.tls)
+        return http.client.HTTPConnection(url.hostname or "", url.port, timeout=self.seconds)
 
     def _read(self, status: int, content: bytes) -> Any:
         try:

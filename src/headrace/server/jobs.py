@@ -2,15 +2,18 @@
 
 import threading
 import time
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final, Protocol
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.configuration import Configuration
+from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import JobPlan
 from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.savepoint.metadata import SavepointFormat
-from headrace.server.errors import check_id, conflict, not_found
+from headrace.server.errors import RestError, check_id, conflict, not_found
 from headrace.server.job_metrics import JobMetrics
 
 _FRESH_SECONDS: Final = 0.5
@@ -60,13 +63,29 @@ class ServedJob:
     Args:
         control: the job.
         configuration: what it was submitted with; there may be secrets in it.
+        place: where it runs, ``host`` and ``tm_id``; in this process when left out.
+
+    Attributes:
+        control: the job.
+        configuration: what it was submitted with.
+        place: where it runs.
     """
 
-    def __init__(self, control: JobControl, configuration: Configuration) -> None:
+    def __init__(
+        self, control: JobControl, configuration: Configuration, place: Mapping[str, str] | None = None
+    ) -> None:
         self.control = control
-        self.configuration = configuration
-        self._sampler = JobSampler(configuration, driver_place())
+        self.describe(configuration, driver_place() if place is None else place)
         self._known: tuple[JobSnapshot, float, JobMetrics] | None = None
+
+    def describe(self, configuration: Configuration, place: Mapping[str, str]) -> None:
+        """Tell how and where it runs."""
+        self.configuration = configuration
+        self.place = place
+        self._sampler = JobSampler(configuration, place)
+
+    def record_cancel(self) -> None:
+        """Somebody is about to cancel it: see to it that this is not forgotten, whatever becomes of this process."""
 
     def measured(self) -> JobMetrics:
         """All that it measures at this moment, or has half a second ago."""
@@ -115,6 +134,17 @@ class ServedJobs:
                 found.pop(snapshot.job_id, None)
                 found[snapshot.job_id] = job
         return list(found.values())
+
+    def check_ready(self) -> None:
+        """See that a job runs.
+
+        Raises:
+            RestError: when none does.
+        """
+        statuses = sorted({job.snapshot().status.name for job in self.all()})
+        if JobStatus.RUNNING.name not in statuses:
+            told = ", ".join(statuses) or "there is none yet"
+            raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"no job runs: {told}")
 
     def storage_options(self) -> dict[str, str]:
         """How the last job reaches storages."""

@@ -22,11 +22,13 @@ class LocalServer:
         address: its address.
         process: the process.
         token_file: where its token is; empty for none.
+        takes_programs: whether it is a dispatcher.
     """
 
     address: str
     process: JobProcess
     token_file: str = ""
+    takes_programs: bool = False
 
 
 def _folder() -> Path:
@@ -35,13 +37,13 @@ def _folder() -> Path:
     return Path(given) / "headrace" if given else Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
 
 
-def note(address: str, token_file: str) -> Path | None:
+def note(address: str, token_file: str, *, takes_programs: bool = False) -> Path | None:
     """Note a server of this process.
 
     Returns:
         The file to remove when it ends; None where it cannot be noted, so that commands need its address.
     """
-    folder, server = _folder(), LocalServer(address, JobProcess.present(), token_file)
+    folder, server = _folder(), LocalServer(address, JobProcess.present(), token_file, takes_programs)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         if not _is_own(folder):

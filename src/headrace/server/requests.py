@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.server.errors import bad_request
 from headrace.server.jobs import ServedJob, ServedJobs
 from headrace.server.operations import Operations
 from headrace.server.settings import RestSettings
+
+if TYPE_CHECKING:
+    from headrace.server.cluster.dispatcher import Dispatcher
+    from headrace.server.uploads import Upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +23,25 @@ class RestService:
         jobs: the jobs.
         operations: what was triggered.
         refresh_millis: how often dashboards ask.
+        address: the address that users open.
+        dispatcher: what takes programs; None where jobs of this process are served, or archives.
+        is_history: whether only archives are served.
+        most_upload_bytes: the size of the largest program.
     """
 
     settings: RestSettings
     jobs: ServedJobs
     operations: Operations
     refresh_millis: int
+    address: str = ""
+    dispatcher: "Dispatcher | None" = None
+    is_history: bool = False
+    most_upload_bytes: int = 0
+
+    @property
+    def takes_programs(self) -> bool:
+        """True if programs can be uploaded."""
+        return self.dispatcher is not None and self.dispatcher.takes_programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +53,14 @@ class RestRequest:
         parameters: the parts of the path that have a name.
         query: what follows the path.
         body: the object in the body; empty where there is none.
+        upload: the file in the body, where there is one.
     """
 
     service: RestService
     parameters: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
+    upload: "Upload | None" = None
 
     def job(self) -> ServedJob:
         """The job that the path names.

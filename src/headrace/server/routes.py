@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, get_type_hints
 
-from headrace.server.handlers import checkpoints, cluster, exceptions, jobs, metrics, operations, vertices
+from headrace.server.handlers import checkpoints, cluster, exceptions, jobs, metrics, operations, programs, vertices
 from headrace.server.models import operations as of_operations
+from headrace.server.models.programs import JarRunRequest
 from headrace.server.requests import RestRequest
 
 Handler = Callable[[RestRequest], Any]
@@ -17,7 +18,7 @@ class RestRoute:
     """One path and method.
 
     Attributes:
-        method: ``GET``, ``POST``, ``PATCH`` or ``PUT``.
+        method: ``GET``, ``POST``, ``PATCH``, ``PUT`` or ``DELETE``.
         path: the path below ``/v1``, and without that as well; ``:name`` stands for a part of any name.
         handler: answers it; its docstring says with what.
         status: the status of the answer.
@@ -25,6 +26,8 @@ class RestRoute:
         body: the model of the body; None where it has none.
         is_open: whether nobody needs a token for it: probes have none.
         is_drained: whether the body may be large, and is thrown away: clients that send programs read no answer before.
+        is_upload: whether there is a file in the body, where programs are taken; else it is thrown away.
+        blocks: whether it may wait for a storage or a process, so that it needs a thread.
     """
 
     method: str
@@ -35,6 +38,8 @@ class RestRoute:
     body: Any = None
     is_open: bool = False
     is_drained: bool = False
+    is_upload: bool = False
+    blocks: bool = False
 
     @property
     def changes(self) -> bool:
@@ -72,6 +77,7 @@ _VERTEX: Final = f"{_JOB}/vertices/:vertexid"
 _CHECKPOINTS: Final = f"{_JOB}/checkpoints"
 _TASK_MANAGER: Final = "/taskmanagers/:taskmanagerid"
 _OF_METRICS: Final = ("get", "agg")
+_OF_RUNS: Final = ("entry-class", "program-args", "parallelism", "savepointPath", "allowNonRestoredState")
 
 _TOLD: Final = (
     _Get("/config", cluster.dashboard_configuration),
@@ -81,6 +87,7 @@ _TOLD: Final = (
     _Get("/jobs/metrics", metrics.all_jobs_metrics, (*_OF_METRICS, "jobs")),
     _Get(_JOB, jobs.job_details),
     _Get(f"{_JOB}/status", jobs.job_status),
+    _Get(f"{_JOB}/archive", jobs.job_archive),
     _Get(f"{_JOB}/view", jobs.view),
     _Get(f"{_JOB}/plan", jobs.job_plan),
     _Get(f"{_JOB}/config", jobs.job_configuration),
@@ -133,22 +140,29 @@ _TOLD: Final = (
     _Get(f"{_TASK_MANAGER}/stdout", cluster.task_manager_log),
     _Get(f"{_TASK_MANAGER}/thread-dump", cluster.task_manager_threads),
     _Get("/savepoint-disposal/:triggerid", operations.disposal_status),
-    _Get("/jars", cluster.programs),
 )
 
 _DONE: Final = (
-    RestRoute("PATCH", _JOB, operations.cancel, HTTPStatus.ACCEPTED, ("mode",)),
-    RestRoute("GET", f"{_JOB}/yarn-cancel", operations.cancel, HTTPStatus.ACCEPTED),
-    RestRoute("POST", "/applications/:applicationid/cancel", operations.cancel_application, HTTPStatus.ACCEPTED),
+    RestRoute("PATCH", _JOB, operations.cancel, HTTPStatus.ACCEPTED, ("mode",), blocks=True),
+    RestRoute("GET", f"{_JOB}/yarn-cancel", operations.cancel, HTTPStatus.ACCEPTED, blocks=True),
+    RestRoute(
+        "POST", "/applications/:applicationid/cancel", operations.cancel_application, HTTPStatus.ACCEPTED, blocks=True
+    ),
     RestRoute(
         "POST",
         f"{_JOB}/savepoints",
         operations.trigger_savepoint,
         HTTPStatus.ACCEPTED,
         body=of_operations.SavepointTriggerRequest,
+        blocks=True,
     ),
     RestRoute(
-        "POST", f"{_JOB}/stop", operations.stop_with_savepoint, HTTPStatus.ACCEPTED, body=of_operations.StopRequest
+        "POST",
+        f"{_JOB}/stop",
+        operations.stop_with_savepoint,
+        HTTPStatus.ACCEPTED,
+        body=of_operations.StopRequest,
+        blocks=True,
     ),
     RestRoute(
         "POST",
@@ -156,13 +170,21 @@ _DONE: Final = (
         operations.trigger_checkpoint,
         HTTPStatus.ACCEPTED,
         body=of_operations.CheckpointTriggerRequest,
+        blocks=True,
     ),
-    RestRoute("POST", f"{_JOB}/held-epoch/release", operations.release_epoch),
-    RestRoute("PATCH", f"{_JOB}/rescaling", operations.rescale, query=("parallelism",)),
-    RestRoute("PUT", f"{_JOB}/resource-requirements", operations.require, body=of_operations.ResourceRequirements),
+    RestRoute("PATCH", f"{_JOB}/rescaling", operations.rescale, query=("parallelism",), blocks=True),
+    RestRoute(
+        "PUT", f"{_JOB}/resource-requirements", operations.require, body=of_operations.ResourceRequirements, blocks=True
+    ),
+    RestRoute("POST", f"{_JOB}/held-epoch/release", operations.release_epoch, blocks=True),
     RestRoute("POST", "/savepoint-disposal", operations.trigger_disposal, body=of_operations.SavepointDisposalRequest),
-    RestRoute("POST", "/jobs", cluster.submit, HTTPStatus.ACCEPTED, is_drained=True),
-    RestRoute("POST", "/jars/upload", cluster.submit, is_drained=True),
+    RestRoute("POST", "/jobs", programs.submit_graph, HTTPStatus.ACCEPTED, is_drained=True),
+    RestRoute("GET", "/jars", programs.programs, blocks=True),
+    RestRoute("POST", "/jars/upload", programs.upload, is_drained=True, is_upload=True, blocks=True),
+    RestRoute("DELETE", "/jars/:jarid", programs.delete, blocks=True),
+    RestRoute("POST", "/jars/:jarid/run", programs.run, query=_OF_RUNS, body=JarRunRequest, blocks=True),
+    RestRoute("GET", "/jars/:jarid/plan", programs.plan, query=_OF_RUNS, blocks=True),
+    RestRoute("POST", "/jars/:jarid/plan", programs.plan_as_asked, query=_OF_RUNS, body=JarRunRequest, blocks=True),
 )
 
 _PROBES: Final = (

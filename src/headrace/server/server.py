@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.server.application import application
+from headrace.server.cluster.dispatcher import Dispatcher
 from headrace.server.connections import BoundedProtocol
 from headrace.server.jobs import JobControl, ServedJob, ServedJobs
 from headrace.server.local_servers import note
@@ -35,21 +37,50 @@ _PARTING_SECONDS: Final = 10.0
 _BACKLOG: Final = 128
 
 
+@dataclass(frozen=True, slots=True)
+class ServedContent:
+    """What a server serves.
+
+    Attributes:
+        jobs: the jobs.
+        dispatcher: what takes programs; None where nothing does.
+        is_history: whether these are archives of jobs.
+        most_upload_bytes: the size of the largest program.
+    """
+
+    jobs: ServedJobs
+    dispatcher: Dispatcher | None = None
+    is_history: bool = False
+    most_upload_bytes: int = 0
+
+
 class RestServer:
     """Serves jobs at an address from its start to the end of the process.
 
     Args:
         settings: where, and to whom.
+        serves: gives what is served at an address; the jobs that are added when left out.
 
     Attributes:
         address: the address that users open.
     """
 
-    def __init__(self, settings: RestSettings) -> None:
+    def __init__(self, settings: RestSettings, serves: Callable[[str], ServedContent] | None = None) -> None:
         self.settings = settings
         self._socket = _bound(settings)
         self.address = settings.url(self._socket.getsockname()[1])
-        self._service = RestService(settings, ServedJobs(), Operations(settings.store_seconds), settings.refresh_millis)
+        content = ServedContent(ServedJobs()) if serves is None else serves(self.address)
+        self._takes_programs = content.dispatcher is not None
+        self._service = RestService(
+            settings,
+            content.jobs,
+            Operations(settings.store_seconds),
+            settings.refresh_millis,
+            self.address,
+            content.dispatcher,
+            content.is_history,
+            content.most_upload_bytes,
+        )
         self._server = uvicorn.Server(_config(application(self._service), settings))
         self._note: Path | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-rest", daemon=True)
@@ -60,11 +91,16 @@ class RestServer:
         until = time.monotonic() + _START_SECONDS
         while not self._server.started and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.005)
-        self._note = note(self.address, self.settings.token_file)
+        if self.settings.is_noted:
+            self._note = note(self.address, self.settings.token_file, takes_programs=self._takes_programs)
 
     def add(self, control: JobControl, configuration: Configuration) -> None:
         """Serve a job from now on."""
         self._service.jobs.add(ServedJob(control, configuration))
+
+    def jobs(self) -> list[ServedJob]:
+        """The jobs that it serves."""
+        return self._service.jobs.all()
 
     def end(self) -> None:
         """The process ends: wait for whoever has yet to hear what came of what they asked for."""
@@ -185,3 +221,8 @@ def server_of_process(configuration: Configuration) -> RestServer:
                 _servers[0].address,
             )
         return _servers[0]
+
+
+def jobs_of_process() -> list[ServedJob]:
+    """The jobs that the server of this process serves."""
+    return _servers[0].jobs() if _servers else []

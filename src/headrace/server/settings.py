@@ -71,6 +71,7 @@ class RestSettings:
         store_seconds: for how long the outcome of an operation is kept.
         refresh_millis: how often dashboards ask.
         token_file: where the token is; empty for nowhere.
+        is_noted: whether commands on this machine find the server without being told its address.
     """
 
     bind_address: str
@@ -81,6 +82,7 @@ class RestSettings:
     store_seconds: float = 300.0
     refresh_millis: int = 3_000
     token_file: str = ""
+    is_noted: bool = True
 
     @staticmethod
     def of(configuration: Configuration) -> "RestSettings":
@@ -100,6 +102,7 @@ class RestSettings:
             store_seconds=configuration.get(options.REST_STORE_DURATION) / 1000,
             refresh_millis=configuration.get(options.REFRESH_INTERVAL),
             token_file="" if token_file is None else str(Path(token_file).absolute()),
+            is_noted=configuration.get(options.FIXED_JOB_ID) is None,  # else a dispatcher serves the job
         )
         settings.check()
         return settings

@@ -8,7 +8,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping
-from http import HTTPStatus
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -17,7 +16,7 @@ from headrace.common.configuration import masked
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
 from headrace.reporters.sampler import driver_place
-from headrace.server.errors import RestError, bad_request, not_found
+from headrace.server.errors import not_found
 from headrace.server.models import cluster as models
 from headrace.server.requests import RestRequest
 from headrace.server.wire import parts_of
@@ -58,7 +57,12 @@ def dashboard_configuration(request: RestRequest) -> models.DashboardConfigurati
         timezone_offset=local.tm_gmtoff * 1000,
         flink_version=FLINK_VERSION,
         flink_revision=_REVISION,
-        features=models.DashboardFeatures(web_submit=False, web_cancel=True, web_rescale=False, web_history=False),
+        features=models.DashboardFeatures(
+            web_submit=request.service.takes_programs,
+            web_cancel=not request.service.is_history,
+            web_rescale=False,
+            web_history=request.service.is_history,
+        ),
     )
 
 
@@ -221,30 +225,14 @@ def _tasks(job: JobSnapshot) -> int:
     return sum(planned.parallelism for planned in job.plan.operators())
 
 
-def programs(request: RestRequest) -> models.JarList:
-    """Return the programs that were uploaded: none."""
-    return models.JarList("", ())
-
-
-def submit(request: RestRequest) -> NoReturn:
-    """Refuse a program: a process serves its own jobs."""
-    raise bad_request(
-        "this process serves only its own jobs, and cannot run jars: start a Python program with "
-        "`headrace run --rest job.py`"
-    )
-
-
 def health(request: RestRequest) -> models.Health:
     """Return that the server answers."""
     return models.Health("ok")
 
 
 def readiness(request: RestRequest) -> models.Health:
-    """Return that a job runs; an error where none does."""
-    statuses = sorted({job.status.name for job in _snapshots(request)})
-    if JobStatus.RUNNING.name not in statuses:
-        told = ", ".join(statuses) or "there is none yet"
-        raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"no job runs: {told}")
+    """Return that a job runs, or that the dispatcher leads; an error where none does."""
+    request.service.jobs.check_ready()
     return models.Health("ok")
 
 

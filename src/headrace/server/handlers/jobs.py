@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from headrace.common import options
 from headrace.common.configuration import masked
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
+from headrace.server.archives import to_document
 from headrace.server.dashboard.job_view import JobView
 from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.models.jobs import (
@@ -125,6 +126,12 @@ def job_plan(request: RestRequest) -> JobPlanInfo:
 def job_status(request: RestRequest) -> JobStatusInfo:
     """Return how a job fares."""
     return JobStatusInfo(request.job().snapshot().status.name)
+
+
+def job_archive(request: RestRequest) -> dict[str, Any]:
+    """Return all that is known of a job, as archives have it; secrets are masked."""
+    served = request.job()
+    return to_document(served.snapshot(), served.configuration)
 
 
 def job_configuration(request: RestRequest) -> JobConfig:

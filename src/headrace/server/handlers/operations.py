@@ -110,6 +110,7 @@ def _cancelled(request: RestRequest, job: ServedJob) -> Empty:
     snapshot = job.snapshot()
     if snapshot.status.is_terminal_state():
         raise conflict(f"Job {snapshot.job_id} has ended: it is {snapshot.status.name}")
+    job.record_cancel()
     request.service.operations.do(job.control.cancel)
     return Empty()
 

@@ -182,11 +182,3 @@ class TaskManagerDetails(TaskManager):
 
     allocated: Sequence[SlotInfo] = wire("allocatedSlots")
     metrics: Mapping[str, Any]
-
-
-@model
-class JarList:
-    """Programs that were uploaded: none, as a process serves its own jobs."""
-
-    address: str
-    files: Sequence[str]

@@ -1,0 +1,241 @@
+"""``headrace cluster``: a dispatcher on this machine: run, started in the background, stopped, or asked about."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from headrace.cli.output import new_table, output
+from headrace.cli.settings import job_settings, with_rest
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError, InfrastructureError
+from headrace.common.logs import LogSettings
+from headrace.server.client import RestClient, RestClientError
+from headrace.server.local_servers import LocalServer, known_servers
+
+_START_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
+
+_HOME: Final = Path.home() / ".headrace" / "cluster"
+"""Where a cluster keeps everything unless it is told a place."""
+
+cluster_app = typer.Typer(
+    help="A dispatcher: accepts programs, runs each as a process of its own, and shows all of their jobs.",
+    no_args_is_help=True,
+)
+
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="Where programs, jobs, logs and archives are kept, a path or a URI; ~/.headrace/cluster when left out.",
+    ),
+]
+Rest = Annotated[
+    str,
+    typer.Option(
+        "--rest", metavar="HOST:PORT", help="Where it is served; the first free port from 8081 on when left out."
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(help="The master of the Spark sessions of its jobs, such as local[4] or spark://host:7077."),
+]
+Definitions = Annotated[
+    list[str] | None,
+    typer.Option("-D", metavar="KEY=VALUE", help="A setting of the dispatcher, or of all of its jobs."),
+]
+PropertiesFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", exists=True, dir_okay=False, help="A file of settings, which nobody sees as they see -D."
+    ),
+]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long it has to stop its jobs.")]
+
+
+def _settings(
+    storage: str | None, rest: str, master: str | None, define: list[str] | None, properties_file: Path | None
+) -> dict[str, str]:
+    named = {options.CLUSTER_DIR.key: storage, options.SPARK_MASTER.key: master}
+    settings = with_rest(job_settings(define, properties_file, named), rest)
+    settings.setdefault(options.CLUSTER_DIR.key, str(_HOME))
+    return settings
+
+
+@cluster_app.command()
+def run(
+    storage: Storage = None,
+    rest: Rest = "",
+    master: Master = None,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Run a dispatcher until Ctrl-C or SIGTERM, which stop its jobs at the end of their epochs."""
+    from headrace.server.cluster.service import ClusterService
+
+    configuration = Configuration.from_dict(_settings(storage, rest, master, define, properties_file))
+    _configure_logging(configuration)
+    service = ClusterService(configuration)
+    ended = _end_at_signals()
+    service.start()
+    _print(f"dispatcher at {service.address}, its storage is {configuration.get(options.CLUSTER_DIR)}")
+    _wait(ended)
+    service.stop()
+
+
+def run_history_server(configuration: Configuration) -> None:
+    """Serve the archives of jobs until Ctrl-C or SIGTERM."""
+    from headrace.server.history import ArchivedJobs, history_settings
+    from headrace.server.server import RestServer, ServedContent
+    from headrace.server.settings import RestSettings
+
+    _configure_logging(configuration)
+    jobs = ArchivedJobs(configuration)
+    server = RestServer(
+        replace(RestSettings.of(history_settings(configuration)), is_noted=False),
+        lambda address: ServedContent(jobs, is_history=True),
+    )
+    ended = _end_at_signals()
+    jobs.start()
+    server.start()
+    _print(f"history of {len(jobs.all())} jobs at {server.address}/v1")
+    _wait(ended)
+    jobs.stop()
+    server.close()
+
+
+def _configure_logging(configuration: Configuration) -> None:
+    """Log at INFO where the configuration says nothing: a service has no other way to tell."""
+    settings = LogSettings.of(configuration)
+    (LogSettings("INFO") if settings == LogSettings() else settings).apply()
+
+
+def _end_at_signals() -> threading.Event:
+    ended = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    return ended
+
+
+def _wait(ended: threading.Event) -> None:
+    while not ended.wait(_LOOK_SECONDS):  # a signal that another thread gets does not wake it
+        pass
+
+
+@cluster_app.command()
+def start(
+    storage: Storage = None,
+    rest: Rest = "",
+    master: Master = None,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Start a dispatcher in the background, and print where it is served."""
+    place = _settings(storage, rest, master, define, properties_file)[options.CLUSTER_DIR.key]
+    log = _log_file()
+    command = [sys.executable, "-m", "headrace", "cluster", "run", "--dir", place, "--rest", rest]
+    command += ["--master", master] if master else []
+    command += [part for each in define or () for part in ("-D", each)]
+    command += ["--properties-file", str(properties_file.absolute())] if properties_file else []
+    with log.open("ab") as written:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=written, stderr=written, start_new_session=True
+        )
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        found = next((each for each in _dispatchers() if each.process.pid == process.pid), None)
+        if found is not None:
+            _print(f"dispatcher at {found.address} (process {process.pid}), its log is {log}")
+            return
+        time.sleep(_LOOK_SECONDS)
+    process.kill()
+    end = log.read_text(errors="replace")[-2_000:].strip()
+    raise InfrastructureError(f"the dispatcher has not started; its log {log} ends:\n{end}")
+
+
+def _log_file() -> Path:
+    folder = Path.home() / ".headrace" / "log"
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    return folder / f"cluster-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+
+
+@cluster_app.command()
+def stop(timeout: Timeout = 120.0) -> None:
+    """Stop the dispatchers of this user on this machine, and their jobs at the end of their epochs."""
+    found = _dispatchers()
+    if not found:
+        raise RestClientError("no dispatcher runs on this machine")
+    for each in found:
+        os.kill(each.process.pid, signal.SIGTERM)
+    until = time.monotonic() + timeout
+    for each in found:
+        while not each.process.is_gone:
+            if time.monotonic() >= until:
+                raise InfrastructureError(f"the dispatcher at {each.address} has not stopped within {timeout:g} s")
+            time.sleep(_LOOK_SECONDS)
+        _print(f"the dispatcher at {each.address} has stopped; the next one goes on with its jobs")
+
+
+@cluster_app.command()
+def status(define: Definitions = None, properties_file: PropertiesFile = None) -> None:
+    """Show the dispatchers of this user on this machine; ends with 1 where there is none."""
+    configuration = Configuration.from_dict(job_settings(define, properties_file))
+    table = new_table("dispatcher", "process", "status", "jobs that run")
+    found = _dispatchers()
+    for each in found:
+        client = RestClient.at(each.address, configuration, each.token_file)
+        table.add_row(*map(Text, (each.address, str(each.process.pid), *_fares(client))))
+    if not found:
+        _print("no dispatcher runs on this machine")
+        raise typer.Exit(1)
+    output().print(table)
+
+
+def _fares(client: RestClient) -> tuple[str, str]:
+    try:
+        return "leads", str(client.get("overview")["jobs-running"])
+    except RestClientError as error:
+        return ("stands by" if "stands by" in str(error) else str(error)), "-"
+
+
+def _dispatchers() -> list[LocalServer]:
+    return [each for each in known_servers() if each.takes_programs]
+
+
+def the_dispatcher(address: str | None, configuration: Configuration) -> RestClient:
+    """What asks a dispatcher: the one at an address, or the only one that leads on this machine.
+
+    Raises:
+        ConfigurationError: when there is none, or more than one.
+    """
+    if address is not None:
+        return RestClient.at(address, configuration)
+    clients = [RestClient.at(each.address, configuration, each.token_file) for each in _dispatchers()]
+    leading = [client for client in clients if _fares(client)[0] == "leads"]
+    if len(leading) != 1:
+        told = "".join(f"\n  {client.address}" for client in leading)
+        raise ConfigurationError(
+            f"{len(leading)} dispatchers lead on this machine: start one with headrace cluster start, or name it with "
+            f"-m HOST:PORT{told}"
+        )
+    return leading[0]
+
+
+def _print(text: str) -> None:
+    output().print(Text(text), soft_wrap=True)

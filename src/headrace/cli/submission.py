@@ -1,0 +1,43 @@
+"""``headrace run -d``: gives a program to a dispatcher."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from headrace.cli.cluster import the_dispatcher
+from headrace.cli.output import output
+from headrace.common import options
+from headrace.common.configuration import Configuration
+
+
+def submit_program(
+    program: Path, arguments: Sequence[str], settings: Mapping[str, str], address: str | None, entry: str = ""
+) -> None:
+    """Have a dispatcher run a program, and print the id of its job.
+
+    Args:
+        program: the script, archive or statements.
+        arguments: its arguments.
+        settings: its configuration; what says how the dispatcher is reached is not given to the job.
+        address: where the dispatcher is; the only one on this machine when left out.
+        entry: the script in an archive.
+    """
+    configuration = Configuration.from_dict(dict(settings))
+    client = the_dispatcher(address, configuration)
+    uploaded = client.upload(program)
+    body = {
+        "programArgsList": list(arguments),
+        "flinkConfiguration": {key: value for key, value in settings.items() if not key.startswith(_OWN)},
+        "jobId": None if options.CHECKPOINT_DIR.key in settings else secrets.token_hex(16),
+        "entryClass": entry,
+    }
+    try:
+        job = client.ask("POST", ("jars", uploaded, "run"), body=body)["jobid"]
+    finally:
+        client.ask("DELETE", ("jars", uploaded))
+    output().print(Text(f"job {job} was submitted to {client.address}"), soft_wrap=True)
+
+
+_OWN = ("rest.", "security.ssl.")

@@ -1,0 +1,123 @@
+"""Uploads: a file in the body of a request, as browsers and ``curl -F`` send it; bounded, and never held in memory."""
+
+import asyncio
+import mmap
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import BytesHeaderParser
+from http import HTTPStatus
+from typing import IO, Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from headrace.server.errors import RestError, bad_request
+
+_READ_SECONDS: Final = 300.0
+"""The time limit for the arrival of an upload."""
+
+_BLOCK_BYTES: Final = 1 << 20
+_MOST_HEADER_BYTES: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that somebody sends.
+
+    Attributes:
+        name: its name, as the client says it.
+        file: what has its content.
+        start: where that begins.
+        stop: where it ends.
+    """
+
+    name: str
+    file: IO[bytes]
+    start: int
+    stop: int
+
+    def blocks(self) -> Iterator[bytes]:
+        """Its content."""
+        self.file.seek(self.start)
+        left = self.stop - self.start
+        while left and (block := self.file.read(min(left, _BLOCK_BYTES))):
+            left -= len(block)
+            yield block
+
+
+@contextmanager
+def place_for_upload() -> Iterator[IO[bytes]]:
+    """A file for the body of a request; it is gone afterwards."""
+    with tempfile.TemporaryFile() as file:
+        yield file
+
+
+async def receive(request: Request, file: IO[bytes], most: int) -> Upload:
+    """The file in the body of a request.
+
+    Args:
+        request: the request.
+        file: where its body is put.
+        most: the number of bytes that the body may have.
+
+    Raises:
+        RestError: when it is larger, takes too long, or has no file in it.
+    """
+    length = 0
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            async for chunk in request.stream():
+                length += len(chunk)
+                if length > most:
+                    raise RestError(
+                        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                        f"a program has {most} bytes at most: rest.server.max-content-length says how many",
+                    )
+                file.write(chunk)
+    except TimeoutError:
+        raise RestError(HTTPStatus.REQUEST_TIMEOUT, f"the file did not come within {_READ_SECONDS:g} s") from None
+    except ClientDisconnect:
+        raise bad_request("the client went away") from None
+    return file_in(file, length, request.headers.get("content-type", ""))
+
+
+def file_in(file: IO[bytes], length: int, content_type: str) -> Upload:
+    """The only file in a body of type ``multipart/form-data``.
+
+    Raises:
+        RestError: when it is of another type, malformed, or has no file or several.
+    """
+    about = Message()
+    about["Content-Type"] = content_type
+    boundary = about.get_param("boundary")
+    if about.get_content_type() != "multipart/form-data" or not isinstance(boundary, str) or not boundary or not length:
+        raise bad_request("expected a file as multipart/form-data, such as curl -F jarfile=@job.py sends it")
+    file.flush()
+    with mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) as data:
+        found = [
+            Upload(name, file, start, stop) for name, start, stop in _parts(data, boundary.encode(errors="replace"))
+        ]
+    if len(found) != 1:
+        raise bad_request(f"expected one file, and there are {len(found)}")
+    return found[0]
+
+
+def _parts(data: mmap.mmap, boundary: bytes) -> Iterator[tuple[str, int, int]]:
+    """The files in a body: their names, and where their content is."""
+    delimiter = b"\r\n--" + boundary
+    place = 0 if data[: len(delimiter) - 2] == delimiter[2:] else data.find(delimiter) + 2
+    if place == 1:
+        raise bad_request("the body does not begin with its boundary")
+    while data[place + len(delimiter) - 2 : place + len(delimiter)] == b"\r\n":
+        head = place + len(delimiter)
+        start = data.find(b"\r\n\r\n", head - 2, head + _MOST_HEADER_BYTES) + 4
+        stop = data.find(delimiter, start - 2) if start > 3 else -1
+        if stop < 0:
+            raise bad_request("the body is cut short, or malformed")
+        headers = BytesHeaderParser().parsebytes(data[head:start])
+        name = headers.get_filename()
+        if name is not None:
+            yield name, start, stop
+        place = stop + 2

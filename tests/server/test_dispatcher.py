@@ -1,0 +1,77 @@
+"""A dispatcher: programs are submitted to it, and it sees to their jobs, whatever becomes of it or of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.clusters import Cluster, processes_of
+from tests.server.serving import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "cluster"
+    yield place
+    for process in processes_of(place):
+        os.kill(process, signal.SIGKILL)
+
+
+def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
+    cluster = Cluster(storage)
+    wait_for(lambda: cluster.service.dispatcher.leads)
+    job = cluster.run(parallelism="2")
+    cluster.wait_for(job, "RUNNING")
+    wait_for(lambda: cluster.epochs(job) > 0)
+    [line] = cluster.rest.get("jobs", "overview")["jobs"]
+    assert (line["jid"], line["name"], line["state"]) == (job, "numbers job", "RUNNING")
+    vertices = cluster.rest.get("jobs", job)["vertices"]
+    assert {vertex["name"]: vertex["parallelism"] for vertex in vertices}["Reduce"] == 2
+    assert len(processes_of(storage)) == 1
+    cluster.rest.ask("PATCH", ("jobs", job))
+    cluster.wait_for(job, "CANCELED")
+    assert processes_of(storage) == []
+    cluster.service.stop()
+
+
+def test_a_new_dispatcher_goes_on_with_what_the_one_before_has_left(storage: Path) -> None:
+    first = Cluster(storage)
+    wait_for(lambda: first.service.dispatcher.leads)
+    ended, running = first.run(programArgs="100"), first.run()
+    first.wait_for(ended, "FINISHED")
+    wait_for(lambda: first.epochs(running) > 0)
+    first.service.stop()
+    assert processes_of(storage) == []
+    second = Cluster(storage)
+    wait_for(lambda: second.service.dispatcher.leads)
+    second.wait_for(running, "RUNNING")
+    assert second.status(ended) == "FINISHED"
+    assert second.rest.get("jobs", ended)["name"] == "numbers job"
+    restored = wait_for(lambda: second.rest.get("jobs", running, "checkpoints")["latest"]["restored"])
+    assert restored["id"] > 0
+    second.service.stop()
+
+
+def test_a_process_that_is_killed_is_started_again_and_goes_on(storage: Path) -> None:
+    cluster = Cluster(storage)
+    wait_for(lambda: cluster.service.dispatcher.leads)
+    job = cluster.run()
+    wait_for(lambda: cluster.epochs(job) > 0)
+    [before] = processes_of(storage)
+    os.kill(before, signal.SIGKILL)
+    after = wait_for(lambda: [process for process in processes_of(storage) if process != before])
+    wait_for(lambda: cluster.rest.get("jobs", job, "checkpoints")["latest"]["restored"])
+    assert len(after) == 1
+    attempts = sorted(each.name for each in (storage / "jobs" / f"{job}-0001" / "attempts").glob("*.end"))
+    assert attempts == ["000001.end"]
+    assert json.loads((storage / "jobs" / f"{job}-0001" / "attempts" / attempts[0]).read_text())["code"] == -9
+    cluster.service.stop()
+    assert processes_of(storage) == []
