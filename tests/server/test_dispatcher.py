@@ -42,6 +42,7 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
     cluster.service.stop()
 
 
+@pytest.mark.slow
 def test_a_new_dispatcher_goes_on_with_what_the_one_before_has_left(storage: Path) -> None:
     first = Cluster(storage)
     wait_for(lambda: first.service.dispatcher.leads)
@@ -60,6 +61,7 @@ def test_a_new_dispatcher_goes_on_with_what_the_one_before_has_left(storage: Pat
     second.service.stop()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_started_again_and_goes_on(storage: Path) -> None:
     cluster = Cluster(storage)
     wait_for(lambda: cluster.service.dispatcher.leads)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.common.errors import UnsupportedOperationError
-from headrace.common.typeinfo import TypeInformation
-from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec
+from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema
 from headrace.operators.base import Operator
 
 
@@ -25,7 +24,7 @@ class ToldSpec(OperatorSpec):
     def is_sink(self) -> bool:
         return self.ends
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         raise self._unknown()
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:

@@ -50,6 +50,10 @@ class ArchivedControl:
         """Refused."""
         raise self._over()
 
+    def release_epoch(self) -> int:
+        """Refused."""
+        raise self._over()
+
     def trigger_checkpoint(self) -> CompletableFuture[int]:
         """Refused."""
         raise self._over()

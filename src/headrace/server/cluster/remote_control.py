@@ -63,6 +63,11 @@ class RemoteControl:
             ("PATCH", f"rescaling?parallelism={parallelism}", None), "rescaling", lambda operation: None
         )
 
+    def release_epoch(self) -> int:
+        """Publish the epoch that is held back; gives its number."""
+        client, job_id = self._client()
+        return int(_read(*client.forward("POST", f"/v1/jobs/{job_id}/held-epoch/release", b"{}"))["epoch"])
+
     def trigger_checkpoint(self) -> CompletableFuture[int]:
         """Complete an epoch at once; gives its number."""
         body = {"checkpointType": "CONFIGURED"}
@@ -99,12 +104,7 @@ class RemoteControl:
         Raises:
             RestClientError: when the process cannot be asked, or refuses.
         """
-        client, job_id = self._job.client(), self._job.told.job_id
-        if client is None:
-            raise JobExecutionError(
-                f"job {self._job.told.name!r} has no process at the moment, since it is starting or restarting: "
-                "ask again when it runs"
-            )
+        client, job_id = self._client()
         method, what, body = asked
         if body is not None:
             body = {**body, "triggerId": secrets.token_hex(16)}
@@ -117,6 +117,20 @@ class RemoteControl:
         )
         wait.start()
         return found
+
+    def _client(self) -> tuple[RestClient, str]:
+        """What asks the process, and the id of the job.
+
+        Raises:
+            JobExecutionError: when there is no process.
+        """
+        client = self._job.client()
+        if client is None:
+            raise JobExecutionError(
+                f"job {self._job.told.name!r} has no process at the moment, since it is starting or restarting: "
+                "ask again when it runs"
+            )
+        return client, self._job.told.job_id
 
     def _wait(
         self,
