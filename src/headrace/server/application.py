@@ -1,5 +1,6 @@
 """The ASGI application: from a request of HTTP to a handler, and back to JSON."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
