@@ -41,6 +41,18 @@ def explain_program(
     Returns:
         The exit code.
     """
+    captured = captured_jobs(script, arguments, settings, full_traceback=full_traceback)
+    if isinstance(captured, int):
+        return captured
+    for job in captured:
+        sys.stdout.write(_shown(job, fmt, logical=logical))
+    return OK
+
+
+def captured_jobs(
+    script: Path, arguments: Sequence[str], settings: Mapping[str, str], *, full_traceback: bool
+) -> list[CapturedGraph] | int:
+    """The jobs that a program would have run, up to its first ``execute()``; or the exit code when there is none."""
     console = Console(stderr=True)
     full = full_traceback or shows_all()
     with showing_all(full), capture_graphs(settings) as captured, contextlib.redirect_stdout(sys.stderr):
@@ -51,11 +63,7 @@ def explain_program(
         except BaseException as error:
             if not captured:
                 return report(error, console, script, full=full) or without_job(script, console)
-    if not captured:
-        return without_job(script, console)
-    for job in captured:
-        sys.stdout.write(_shown(job, fmt, logical=logical))
-    return OK
+    return captured or without_job(script, console)
 
 
 def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:

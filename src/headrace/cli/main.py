@@ -15,7 +15,7 @@ import headrace
 from headrace.cli.cluster import cluster_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
-from headrace.cli.settings import PlanFormat, SavepointKind, job_settings, with_rest
+from headrace.cli.settings import LineageFormat, PlanFormat, SavepointKind, job_settings, with_rest
 from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -264,6 +264,22 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
     named = {options.PARALLELISM.key: None if parallelism is None else str(parallelism)}
     settings = job_settings(define, properties_file, named)
     raise typer.Exit(explain_program(script, args or [], settings, fmt=fmt, logical=logical, full_traceback=traceback))
+
+
+@app.command(context_settings=_PROGRAM)
+def lineage(
+    script: Script,
+    args: Arguments = None,
+    fmt: Annotated[LineageFormat, typer.Option("--format", help="How to show it.")] = "text",
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+    traceback: Traceback = False,
+) -> None:
+    """Show which datasets a program would read and write, and which columns come from which, without running it."""
+    from headrace.cli.lineage import show_lineage
+
+    settings = job_settings(define, properties_file, {})
+    raise typer.Exit(show_lineage(script, args or [], settings, fmt=fmt, full_traceback=traceback))
 
 
 @app.command()

@@ -15,6 +15,9 @@ from headrace.runtime.spark.settings import read_spark_defaults
 PlanFormat = Literal["text", "mermaid", "svg", "json"]
 """How ``explain`` shows a job."""
 
+LineageFormat = Literal["text", "mermaid", "json"]
+"""How ``lineage`` shows the datasets of a job."""
+
 SavepointKind = Literal["canonical", "native"]
 """What a savepoint consists of."""
 

@@ -232,7 +232,8 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     status = JobStatusStore(_name(configuration, job_name))
-    for listener in (_listener(configuration), _reporting(configuration), archiving(configuration)):
+    about = (_listener(configuration), _reporting(configuration), archiving(configuration), _open_lineage(configuration))
+    for listener in about:
         if listener is not None:
             status.subscribe(listener)
     server = start_server(configuration) if is_served(configuration) else None
@@ -568,6 +569,15 @@ def _reporting(configuration: Configuration) -> JobListener | None:
     from headrace.reporters.reporting import reporting_of  # likewise
 
     return reporting_of(configuration)
+
+
+def _open_lineage(configuration: Configuration) -> JobListener | None:
+    """Who tells OpenLineage of the job, if the configuration says how."""
+    if configuration.get(options.OPENLINEAGE_TRANSPORT) is None:
+        return None
+    from headrace.lineage.openlineage import open_lineage_of  # likewise
+
+    return open_lineage_of(configuration)
 
 
 def _configure_logging(configuration: Configuration) -> None:

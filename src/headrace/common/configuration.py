@@ -21,6 +21,7 @@ from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason
 from headrace.common.options import (
     DEPRECATED,
     OPTIONS,
+    OPENLINEAGE_NAMESPACE,
     OWN_NAMESPACES,
     REPORTER_NAMESPACE,
     SPARK_NAMESPACE,
@@ -176,7 +177,7 @@ def _translated(name: str, value: str, ssl: str) -> str:
 
 _REPORTERS: Final = (REPORTER_NAMESPACE, TRACE_REPORTER_NAMESPACE)
 
-_CHECKED_ELSEWHERE: Final = (STORAGE_NAMESPACE, *_REPORTERS)
+_CHECKED_ELSEWHERE: Final = (STORAGE_NAMESPACE, OPENLINEAGE_NAMESPACE, *_REPORTERS)
 """Namespaces of ours whose keys those know that they are for."""
 
 T = TypeVar("T")

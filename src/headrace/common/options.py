@@ -55,6 +55,7 @@ OWN_NAMESPACES: Final = (
     "metrics.",
     "rest.",
     "traces.",
+    "openlineage.",
     "headrace.",
 )
 """Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
@@ -69,6 +70,9 @@ REPORTER_NAMESPACE: Final = "metrics.reporter."
 
 TRACE_REPORTER_NAMESPACE: Final = "traces.reporter."
 """The same of reporters of spans."""
+
+OPENLINEAGE_NAMESPACE: Final = "openlineage.transport."
+"""What the transport of OpenLineage's client is told."""
 
 _COUNT: Final = integer(1, 2**31 - 1)
 
@@ -464,6 +468,23 @@ SOURCE_POLL_INTERVAL: Final = ConfigOption(
     positive_duration,
     100,
     "How often a job without input looks at its sources.",
+)
+
+OPENLINEAGE_TRANSPORT: Final = ConfigOption[str | None](
+    "openlineage.transport.type",
+    str,
+    None,
+    "How OpenLineage is told of the job: `http`, `kafka`, `file`, `console` or another transport of its client, which "
+    "is given all other keys that begin with `openlineage.transport.`. Nothing is told when not set.",
+)
+OPENLINEAGE_JOB_NAMESPACE: Final = ConfigOption(
+    "openlineage.job.namespace", str, "default", "The namespace of the job there."
+)
+OPENLINEAGE_JOB: Final = ConfigOption[str | None](
+    "openlineage.job.name", str, None, "The name of the job there; that of the job when not set."
+)
+OPENLINEAGE_INTERVAL: Final = ConfigOption(
+    "openlineage.trackingIntervalInSeconds", _COUNT, 60, "How often OpenLineage is told that the job still runs."
 )
 
 METRIC_REPORTERS: Final = ConfigOption[str | None](

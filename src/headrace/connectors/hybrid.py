@@ -12,6 +12,7 @@ from headrace.common.logs import get_logger
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.datasets import LineageDataset
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
@@ -259,6 +260,10 @@ class HybridSource(Source[T_co]):
     @property
     def locations(self) -> tuple[str, ...]:
         return tuple(location for source in self._known for location in source.locations)
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return tuple(dict.fromkeys(dataset for source in self._known for dataset in source.datasets))
 
     @property
     def gives_timestamps(self) -> bool:

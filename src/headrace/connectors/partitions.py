@@ -137,6 +137,12 @@ class Subscription:
     pattern: str | None = None
     chosen: tuple[TopicPartition, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics; a pattern stands for those that match it."""
+        chosen = (each.topic for each in self.chosen)
+        return tuple(dict.fromkeys([*self.topics, *chosen, *([] if self.pattern is None else [self.pattern])]))
+
     def partitions(self, counts: Mapping[str, int]) -> list[TopicPartition]:
         """The partitions in a stable order.
 

@@ -34,6 +34,7 @@ from headrace.common.errors import (
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra
 from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.datasets import LineageDataset
 from headrace.connectors.source import KeptClients
 from headrace.storage.folder import Folder
 
@@ -101,6 +102,11 @@ class Sink(ABC, Generic[T_contra]):
         Raises:
             CheckpointError: naming the output, and what to do.
         """
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        """The datasets that it writes, for lineage; none where others cannot know them."""
+        return ()
 
     @property
     def dead_letter(self) -> OutputTag | None:

@@ -25,6 +25,7 @@ from headrace.common.logs import get_logger
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.datasets import LineageDataset
 from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -390,6 +391,11 @@ class Source(ABC, Generic[T_co]):
         A checkpoint keeps them. A job that goes on with others gets a warning, and is refused when they are known to be
         those of another source; so they should hold nothing that changes by itself, and no secrets.
         """
+        return ()
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        """The datasets that it reads, for lineage; none where others cannot know them."""
         return ()
 
     @property

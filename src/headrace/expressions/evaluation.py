@@ -200,6 +200,14 @@ class BoundLogic(Bound):
         return result
 
 
+def fields_in(expression: Bound) -> frozenset[int]:
+    """The indices of the fields of the record that an expression looks at."""
+    if isinstance(expression, BoundColumn):
+        return frozenset({expression.index})
+    parts = (each for part in fields(expression) for each in _bound_in(getattr(expression, part.name)))
+    return frozenset(index for part in parts for index in fields_in(part))
+
+
 def user_code_in(expression: Bound) -> Iterator[Any]:
     """The calls of user functions in an expression, which have ``open`` and ``close``."""
     if hasattr(expression, "open"):

@@ -53,6 +53,21 @@ class InputKind(Enum):
     KEYED = "keyed records"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ColumnOrigin:
+    """A column that another one comes from.
+
+    Attributes:
+        source: the table, or the uid of the source, that it is of.
+        column: its name.
+        is_same: whether values are taken over as they are.
+    """
+
+    source: str
+    column: str
+    is_same: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class InputSchema:
     """One input of an operator in its graph.
@@ -237,12 +252,14 @@ class SourceSpec(OperatorSpec):
     Attributes:
         source: where they come from.
         changelog: whether they are changes, although their type does not declare it.
+        table: the full name of the table that it reads; empty where the program reads no table.
     """
 
     kind: ClassVar[str] = "Source"
     inputs: ClassVar[tuple[InputKind, ...]] = ()
     source: Source
     changelog: bool = False
+    table: str = ""
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         type_ = self.source.produced_type
@@ -263,10 +280,16 @@ def _dead_letters(tag: OutputTag | None) -> Mapping[str, TypeInformation]:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec(OperatorSpec):
-    """Writes records; state and time matter where the sink says so."""
+    """Writes records; state and time matter where the sink says so.
+
+    Attributes:
+        sink: where they go.
+        origins: the columns of tables that each column comes from, where a plan of SQL says it.
+    """
 
     kind: ClassVar[str] = "Sink"
     sink: Sink
+    origins: tuple[frozenset[ColumnOrigin], ...] = field(default=(), compare=False)
 
     @property
     def is_sink(self) -> bool:

@@ -15,6 +15,7 @@ from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T, T_contra
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.connector import FORMAT, Connector, ConnectorContext
+from headrace.connectors.datasets import LineageDataset, file_dataset
 from headrace.connectors.file_system.buckets import BY_HOUR, BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.overwriting import OverwritingCommitter, OverwritingPreCommit
@@ -182,6 +183,10 @@ class FileSink(Sink[T_contra]):
         self._config = config.with_default_suffix(factory.suffix)
         self._publishing = publishing
         self.dead_letter = dead_letter
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return (file_dataset(self._base),)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:

@@ -20,6 +20,7 @@ from headrace.common.time import Duration, to_millis
 from headrace.common.type_variables import T, T_co
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
+from headrace.connectors.datasets import LineageDataset, file_dataset
 from headrace.connectors.file_system.enumerator import FileEnumerator
 from headrace.connectors.file_system.paths import (
     GONE,
@@ -284,6 +285,10 @@ class FileSource(Source[T_co]):
     @property
     def locations(self) -> tuple[str, ...]:
         return tuple(map(shown, self._selection.paths))
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return tuple(map(file_dataset, self.locations))
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return FileEnumerator(

@@ -11,6 +11,7 @@ from headrace.common.errors import InvalidTypeError, expect, refused, with_artic
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import SerializationSchema
 from headrace.common.type_variables import T_contra
+from headrace.connectors.datasets import LineageDataset, kafka_namespace, topic_datasets
 from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings
 from headrace.connectors.kafka.settings import SINK, KafkaClusterBuilder, check_known, check_library
 from headrace.connectors.messages import HeaderFunction, MessageSerializationSchema, PartitionFunction, encode_messages
@@ -61,6 +62,11 @@ class KafkaSink(TopicSink[T_contra]):
     def builder() -> "KafkaSinkBuilder":
         """Begin a sink."""
         return KafkaSinkBuilder()
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        topics = (self._schema.topic,) if isinstance(self._schema.topic, str) else ()
+        return topic_datasets(kafka_namespace(self._settings.servers), topics)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         check_library()

@@ -20,6 +20,7 @@ from headrace.common.errors import InfrastructureError, SourceChangedError
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
+from headrace.connectors.datasets import LineageDataset, kafka_namespace, topic_datasets
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of
 from headrace.connectors.kafka.settings import SOURCE, KafkaClusterBuilder, check_known, check_library
 from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
@@ -351,6 +352,10 @@ class KafkaSource(TopicSource[T_co]):
     def builder() -> KafkaSourceBuilder:
         """Begin a source."""
         return KafkaSourceBuilder()
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return topic_datasets(kafka_namespace(self._settings.servers), self._plan.subscription.names)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()

@@ -20,6 +20,7 @@ from headrace.common.json_values import from_json, to_json
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra
+from headrace.connectors.datasets import LineageDataset, log_datasets
 from headrace.connectors.log.source import LogBuilder
 from headrace.connectors.messages import MessageSerializationSchema, OutgoingMessages, encode_messages
 from headrace.connectors.sink import (
@@ -283,6 +284,11 @@ class LogSink(TopicSink[T_contra]):
     def builder() -> "LogSinkBuilder":
         """Begin a sink."""
         return LogSinkBuilder()
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        topics = (self._schema.topic,) if isinstance(self._schema.topic, str) else ()
+        return log_datasets(self._location, topics)
 
     @property
     def _stages(self) -> bool:

@@ -21,6 +21,7 @@ from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration
 from headrace.common.type_variables import T_co
+from headrace.connectors.datasets import LineageDataset, log_datasets
 from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.partitions import (
     OffsetResetStrategy,
@@ -270,6 +271,10 @@ class LogSource(TopicSource[T_co]):
     def builder() -> "LogSourceBuilder":
         """Begin a source."""
         return LogSourceBuilder()
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return log_datasets(self._location, self._plan.subscription.names)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         log = Log.open(self._location, options=context.storage_options)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
-from headrace.expressions import BoundColumn, Column, Expression, bind
+from headrace.expressions import Bound, BoundColumn, Column, Expression, bind
+from headrace.expressions.evaluation import fields_in
 
 if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import BoundAggregate, Input
@@ -161,6 +162,12 @@ class Aggregate:
                 raise InvalidTypeError(f'say what {text} is called in the output: {text}.alias("...")')
             field = column.name
         return f"{self.function}_{field}"
+
+    def fields_in(self, input_type: TypeInformation) -> frozenset[int]:
+        """The indices of the fields of records that it looks at."""
+        sources = [self._resolved(input_type, column).source for column in self.columns]
+        computed = (fields_in(each) for each in sources if isinstance(each, Bound))
+        return frozenset().union((each for each in sources if isinstance(each, int)), *computed)
 
     def _check(self, column: InputColumn) -> None:
         if self.takes is None or self.takes.accepts(column.type):

@@ -15,6 +15,7 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.datasets import LineageDataset
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
@@ -97,6 +98,10 @@ class PickedColumns(Source[Any]):
     @property
     def locations(self) -> tuple[str, ...]:
         return self._inner.locations
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return self._inner.datasets
 
     @property
     def dead_letter(self) -> OutputTag | None:

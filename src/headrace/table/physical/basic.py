@@ -85,7 +85,7 @@ class TableSourceScan(PhysicalNode):
         kind = record_type(self.schema)
         if source.produced_type != kind:
             source = PickedColumns(source, kind, range(len(self.schema)))
-        edges = builder.add(SourceSpec(source, self._has_changes), self.scan.path[-1])
+        edges = builder.add(SourceSpec(source, self._has_changes, ".".join(self.scan.path)), self.scan.path[-1])
         return expected(builder, edges, self.scan.expectations, self.schema)
 
     def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:

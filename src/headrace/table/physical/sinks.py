@@ -10,7 +10,7 @@ from headrace.common.logical_types import MAX_LENGTH, AtomicType, TypeRoot
 from headrace.common.typeinfo import TypeInformation
 from headrace.graph.changelog_specs import UpsertMaterializeSpec
 from headrace.graph.row_specs import ConstraintsSpec
-from headrace.graph.specs import SinkSpec
+from headrace.graph.specs import ColumnOrigin, SinkSpec
 from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import TableSink
@@ -21,6 +21,7 @@ from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from headrace.table.physical.basic import expected
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key, column, record_type
+from headrace.table.rules.origins import column_origins
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,18 @@ class Sink(PhysicalNode):
             edges = builder.add(spec, "SinkMaterializer", keyed)
         sink = self.sink.create_sink([read.key for read in self.target.metadata])
         made = builder.add(
-            SinkSpec(sink), f"Sink: {self.target.path[-1]}", self._spread(self._arranged(builder, edges))
+            SinkSpec(sink, self._origins()),
+            f"Sink: {self.target.path[-1]}",
+            self._spread(self._arranged(builder, edges)),
         )
         if self.sink.parallelism is not None:
             builder.graph.update(made[0].source, parallelism=self.sink.parallelism)
         return made
+
+    def _origins(self) -> tuple[frozenset[ColumnOrigin], ...]:
+        """The origins of the columns of records, in which metadata columns are last."""
+        found, (_, places) = column_origins(self.target.input), self._arrangement
+        return tuple(found[place] for place in places)
 
     def _spread(self, edges: Edges) -> Edges:
         """The edges, by the key of the table where another number of tasks would mix up the changes of a row."""

@@ -1,0 +1,54 @@
+"""Datasets: what sources read and sinks write, under names that other systems know (OpenLineage's)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+_USUAL_SCHEMES: Final = {"s3a": "s3", "abfs": "abfss"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LineageDataset:
+    """A dataset (Flink's ``LineageDataset``), named as OpenLineage's naming conventions say.
+
+    Attributes:
+        namespace: the system that it is in: ``file``, ``s3://bucket``, ``kafka://broker:9092``.
+        name: its name there: a path, a topic.
+
+    Examples:
+        >>> from headrace.connectors.datasets import LineageDataset
+        >>> str(LineageDataset("kafka://broker:9092", "payments"))
+        'kafka://broker:9092 payments'
+    """
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace} {self.name}"
+
+
+def file_dataset(location: str) -> LineageDataset:
+    """The dataset of a path or a URI of files."""
+    parts = urlsplit(location)
+    if not parts.netloc or parts.scheme in ("", "file"):
+        return LineageDataset("file", location.removeprefix("file://") or "/")
+    scheme = _USUAL_SCHEMES.get(parts.scheme, parts.scheme)
+    return LineageDataset(f"{scheme}://{parts.netloc}", parts.path.strip("/") or "/")
+
+
+def topic_datasets(namespace: str, topics: Iterable[str]) -> tuple[LineageDataset, ...]:
+    """The datasets of some topics."""
+    return tuple(LineageDataset(namespace, topic) for topic in topics)
+
+
+def log_datasets(location: str, topics: Iterable[str]) -> tuple[LineageDataset, ...]:
+    """The datasets of some topics of an embedded log, which are folders in its own."""
+    return tuple(file_dataset(f"{location.rstrip('/')}/{topic}") for topic in topics)
+
+
+def kafka_namespace(bootstrap_servers: str) -> str:
+    """The namespace of the topics of a cluster: its first server."""
+    return f"kafka://{bootstrap_servers.split(',', maxsplit=1)[0].strip()}"
