@@ -20,8 +20,8 @@ from headrace.common.errors import ConfigurationError, expect
 from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
 from headrace.common.options import (
     DEPRECATED,
-    OPTIONS,
     OPENLINEAGE_NAMESPACE,
+    OPTIONS,
     OWN_NAMESPACES,
     REPORTER_NAMESPACE,
     SPARK_NAMESPACE,
