@@ -232,9 +232,8 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     status = JobStatusStore(_name(configuration, job_name))
-    about = (_listener(configuration), _reporting(configuration), archiving(configuration), _open_lineage(configuration))
-    for listener in about:
-        if listener is not None:
+    for listener_of in (_listener, _reporting, archiving, _open_lineage):
+        if (listener := listener_of(configuration)) is not None:
             status.subscribe(listener)
     server = start_server(configuration) if is_served(configuration) else None
     if server is not None:
