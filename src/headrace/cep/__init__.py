@@ -16,6 +16,7 @@ from headrace.cep.functions import (
 )
 from headrace.cep.pattern import GroupPattern, Pattern
 from headrace.cep.pattern_stream import CEP, PatternStream
+from headrace.cep.rules import PatternRule
 from headrace.cep.within_type import WithinType
 from headrace.common.public_module import public_module
 from headrace.operators.pattern.conditions import ConditionContext
@@ -32,6 +33,7 @@ __all__ = [
     "PatternFlatSelectFunction",
     "PatternFlatTimeoutFunction",
     "PatternProcessFunction",
+    "PatternRule",
     "PatternSelectFunction",
     "PatternStream",
     "PatternTimeoutFunction",

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from headrace.common.arguments import check_returns
-from headrace.common.errors import InvalidTypeError, refused, shown, uncalled
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, refused, shown, uncalled
 from headrace.datastream.functions import FilterFunction, Function
 from headrace.datastream.streams.checks import check_condition
 from headrace.expressions import Expression
+from headrace.expressions.text import parse_expression
 from headrace.operators.functions import method_of
 from headrace.operators.pattern.conditions import (
     Condition,
@@ -90,6 +91,7 @@ class FunctionCondition(SimpleCondition[T_contra]):
 
 Given = (
     Expression
+    | str
     | SimpleCondition[T]
     | IterativeCondition[T]
     | Callable[[T], bool]
@@ -102,17 +104,17 @@ def condition_of(given: Any, method: str) -> Condition:
     """What a condition of a program becomes.
 
     Args:
-        given: an expression, a condition object, a function, or a condition as it is.
+        given: an expression, its text, a condition object, a function, or a condition as it is.
         method: the method that it was given to.
 
     Raises:
         InvalidTypeError: when it is nothing of these, or a function that gives no answer.
-        InvalidProgramError: when it is a function that never returns anything.
+        InvalidProgramError: when it is a function that never returns anything, or a text that is no expression.
     """
     if isinstance(given, Condition):
         return given
-    if isinstance(given, Expression):
-        return EventExpression(given)
+    if isinstance(given, str | Expression):
+        return EventExpression(_parsed(given) if isinstance(given, str) else given)
     if isinstance(given, FunctionCondition):
         called = method_of(given.function, "filter")
         check_condition(called, "filter()")
@@ -126,13 +128,20 @@ def condition_of(given: Any, method: str) -> Condition:
         return IterativeCall(given.filter, given)
     if not callable(given) or isinstance(given, type):
         raise refused(
-            f"{method} takes an expression as col('amount') < 1.0, a function of the event, or one of the event and "
-            f"the context, not {shown(given)}{uncalled(given, SimpleCondition)}",
+            f"{method} takes an expression as col('amount') < 1.0, its text, a function of the event, or one of the "
+            f"event and the context, not {shown(given)}{uncalled(given, SimpleCondition)}",
             InvalidTypeError,
         )
     check_condition(given, method)
     check_returns(given, method.removesuffix("()"))
     return IterativeCall(given, given) if _takes_context(given, method) else EventCall(given, given)
+
+
+def _parsed(text: str) -> Expression:
+    try:
+        return parse_expression(text)
+    except InvalidProgramError as error:
+        raise refused(str(error)) from None
 
 
 def _takes_context(function: Callable[..., object], method: str) -> bool:

@@ -55,6 +55,18 @@ class PatternProcessFunction(Function, Generic[T_contra, OUT_co]):
         def current_processing_time(self) -> int:
             """The clock's reading; it stands still within an epoch."""
 
+        @abstractmethod
+        def rule_id(self) -> str:
+            """The id of the rule whose pattern was found, behind ``CEP.dynamic_patterns``.
+
+            Raises:
+                InvalidProgramError: behind ``CEP.pattern``, which has one pattern.
+            """
+
+        @abstractmethod
+        def rule_version(self) -> int:
+            """The version of that rule; errors as of :meth:`rule_id`."""
+
     @abstractmethod
     def process_match(
         self, match: Mapping[str, list[T_contra]], ctx: PatternProcessFunction.Context

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from headrace.cep.conditions import Given, condition_of
 from headrace.cep.definition import PatternDefinition
+from headrace.cep.pattern_json import pattern_from_json, pattern_to_json
 from headrace.cep.pattern_parser import parse_pattern
 from headrace.cep.pattern_text import drawing_of, text_of
 from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
@@ -88,6 +90,47 @@ class Pattern(PatternDefinition[T]):
         """
         return parse_pattern(text, conditions or {}, Pattern.begin)
 
+    @staticmethod
+    def from_json(told: str | Mapping[str, Any] | Sequence[Any]) -> Pattern[Any]:
+        """Make a pattern of JSON, as :meth:`to_json` gives it.
+
+        Args:
+            told: the text, or what it stands for: an object with ``stages`` and ``skip``, or the list of stages.
+                Conditions are texts of expressions, methods may have Flink's names.
+
+        Raises:
+            InvalidProgramError: when it is no pattern.
+
+        Examples:
+            >>> from headrace.cep import Pattern
+            >>> stages = [
+            ...     {"op": "begin", "name": "small", "calls": [["where", "amount < 1.0"]]},
+            ...     {"op": "followedBy", "name": "large", "calls": [["where", "amount > 500"], ["within", 60000]]},
+            ... ]
+            >>> print(Pattern.from_json(stages))
+            small followed_by large within 1 min
+        """
+        if isinstance(told, str):
+            try:
+                told = json.loads(told)
+            except ValueError as error:
+                raise refused(f"from_json(): this is no JSON: {error}") from None
+        return pattern_from_json(told, Pattern.begin)
+
+    def to_json(self) -> str:
+        r"""The pattern as JSON; conditions have to be expressions.
+
+        Raises:
+            InvalidProgramError: when one is not.
+
+        Examples:
+            >>> from headrace.cep import Pattern
+            >>> from headrace.expressions import col
+            >>> Pattern.begin("a").where(col("x") > 1).to_json()
+            '{"stages": [{"op": "begin", "name": "a", "calls": [["where", "col(\"x\") > 1"]]}]}'
+        """
+        return json.dumps(pattern_to_json(self), ensure_ascii=False)
+
     def next(self, name: str | Pattern[T]) -> Pattern[T]:
         """Add a stage, or a group, whose event follows directly: no other event of the key lies between."""
         return self._append("next", name, ConsumingStrategy.STRICT)
@@ -124,8 +167,8 @@ class Pattern(PatternDefinition[T]):
         """Add a condition to the stage: an event has to satisfy all that was said so far, and this.
 
         Args:
-            condition: an expression over the columns of the events, a function of the event, or one of the event and
-                the context, which knows the events that the partial match has taken.
+            condition: an expression over the columns of the events, or its text; a function of the event, or one of the
+                event and the context, which knows the events that the partial match has taken.
         """
         return self._satisfying(And, condition_of(condition, "where()"))
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, overload
 
-from headrace.cep.compiler import compile_pattern
 from headrace.cep.functions import (
     EventComparator,
     FlatSelected,
@@ -20,19 +19,23 @@ from headrace.cep.functions import (
     WithTimeout,
 )
 from headrace.cep.pattern import Pattern
+from headrace.cep.rules import PatternRuleReader, compiled
 from headrace.common.arguments import check_call, check_returns, check_yields, warn_without_results
-from headrace.common.errors import expect, refused
+from headrace.common.errors import InvalidTypeError, expect, refused
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import OUT, T
 from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
-from headrace.datastream import DataStream, KeyedStream
-from headrace.datastream.streams.checks import bound_condition, check_function, check_object
+from headrace.datastream import BroadcastStream, DataStream, KeyedStream
+from headrace.datastream.streams.checks import (
+    check_event_time_comes,
+    check_function,
+    check_object,
+    check_same_environment,
+)
 from headrace.datastream.streams.types import Role, one_key, origin_of, result_type
-from headrace.expressions import Expression
-from headrace.graph.pattern_specs import PatternSpec
+from headrace.graph.pattern_specs import DynamicPatternSpec, PatternSpec
+from headrace.graph.specs import OperatorSpec
 from headrace.operators.functions import has_own, method_of
-from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.conditions import EventExpression
 
 TIMED_OUT = "process_timed_out_match"
 
@@ -68,10 +71,69 @@ class CEP:
             InvalidTypeError: when an argument is something else.
         """
         expect(input, DataStream, "pattern")
+        if isinstance(pattern, DataStream):
+            raise refused(
+                "pattern takes one Pattern, not a stream: CEP.dynamic_patterns(stream, rules) takes a stream of rules",
+                InvalidTypeError,
+            )
         expect(pattern, Pattern, "pattern")
         if comparator is not None:
             _check_comparator(comparator)
         return PatternStream(input, pattern, comparator)
+
+    @staticmethod
+    def dynamic_patterns(
+        input: DataStream[T],
+        rules: DataStream[Any],
+        comparator: EventComparator[T] | Callable[[T, T], int] | None = None,
+    ) -> PatternStream[T]:
+        """Looks for the patterns of rules, which are added, changed and withdrawn while the job runs.
+
+        A rule holds for events from its own timestamp on, whatever is read first. Partial matches of a rule that is
+        changed or withdrawn end there; those of others stay. A record that is no rule, or no rule for these events, is
+        rejected: see :meth:`PatternStream.side_output_rejected_rules`.
+
+        Args:
+            input: the stream of events. On one without keys one subtask looks at all of them.
+            rules: a stream of :class:`PatternRule`, or of texts that are JSON of one. It is broadcast. Events wait for
+                its event time, too: give it a ``WatermarkStrategy`` with idleness where rules are rare.
+            comparator: as of :meth:`pattern`.
+
+        Raises:
+            InvalidTypeError: when an argument is something else.
+            InvalidProgramError: when the streams are of different environments, or the rules have no event time and
+                never end.
+
+        Examples:
+            >>> from headrace.cep import CEP, PatternProcessFunction, PatternRule
+            >>> from headrace.common import Types
+            >>> from headrace.testing import JobHarness
+            >>> class Told(PatternProcessFunction):
+            ...     def process_match(self, match, ctx):
+            ...         yield f"{ctx.rule_id()} {ctx.rule_version()}: {[*match.values()]}"
+            >>> def job(harness):
+            ...     numbers = harness.add_source("numbers", int).key_by(lambda n: n % 2, key_type=int)
+            ...     rules = harness.add_source("rules", str)
+            ...     harness.add_sink("found", CEP.dynamic_patterns(numbers, rules).process(Told(), str))
+            >>> with JobHarness(job) as harness:
+            ...     for time, pattern in [(0, "low next high"), (25, "low")]:
+            ...         rule = PatternRule("r", pattern, {name: f"value {sign} 5" for name, sign in [
+            ...             ("low", "<"), ("high", ">")] if name in pattern})
+            ...         harness.push("rules", rule.to_json(), time)
+            ...     harness.push_all("numbers", [2, 8, 4, 6], [10, 20, 30, 40])
+            ...     harness.finish()
+            ...     print(harness.results("found"))
+            ['r 1: [[2], [8]]', 'r 2: [[4]]']
+        """
+        expect(input, DataStream, "dynamic_patterns")
+        if isinstance(rules, BroadcastStream):
+            raise refused("dynamic_patterns broadcasts the rules itself: leave broadcast(...) out", InvalidTypeError)
+        expect(rules, DataStream, "dynamic_patterns")
+        check_same_environment(input.get_execution_environment(), rules.get_execution_environment(), "dynamic_patterns")
+        check_event_time_comes(rules._transformations.graph, rules._operator_ids(), "rules", "dynamic_patterns")
+        if comparator is not None:
+            _check_comparator(comparator)
+        return PatternStream(input, rules, comparator)
 
 
 def _check_comparator(comparator: object) -> None:
@@ -89,11 +151,13 @@ class _Settings:
         comparator: see :meth:`CEP.pattern`.
         in_processing_time: whether the time of events is that of the clock.
         late_tag: the side output for late events.
+        rejected_tag: the side output for what is no rule.
     """
 
     comparator: Any = None
     in_processing_time: bool = False
     late_tag: OutputTag | None = None
+    rejected_tag: OutputTag | None = None
 
 
 class PatternStream(Generic[T]):
@@ -101,7 +165,7 @@ class PatternStream(Generic[T]):
 
     Args:
         input_stream: the stream.
-        pattern: the pattern.
+        pattern: the pattern, or the stream of rules.
         comparator: see :meth:`CEP.pattern`.
 
     Examples:
@@ -114,7 +178,9 @@ class PatternStream(Generic[T]):
         [20]
     """
 
-    def __init__(self, input_stream: DataStream[T], pattern: Pattern[T], comparator: Any = None) -> None:
+    def __init__(
+        self, input_stream: DataStream[T], pattern: Pattern[T] | DataStream[Any], comparator: Any = None
+    ) -> None:
         self._input = input_stream
         self._pattern = pattern
         self._settings = _Settings(comparator)
@@ -128,7 +194,16 @@ class PatternStream(Generic[T]):
         return self._with(in_processing_time=False)
 
     def in_processing_time(self) -> PatternStream[T]:
-        """Has events be looked at as they come, at the time of the clock. With a comparator they wait for its tick."""
+        """Has events be looked at as they come, at the time of the clock. With a comparator they wait for its tick.
+
+        Raises:
+            InvalidProgramError: for rules that change, which do so in event time.
+        """
+        if isinstance(self._pattern, DataStream):
+            raise refused(
+                "in_processing_time(): rules hold from their timestamps on, in event time; with CEP.pattern(...) one "
+                "pattern is looked for in processing time"
+            )
         return self._with(in_processing_time=True)
 
     def side_output_late_data(self, late_data_output_tag: OutputTag) -> PatternStream[T]:
@@ -138,6 +213,22 @@ class PatternStream(Generic[T]):
         """
         expect(late_data_output_tag, OutputTag, "side_output_late_data")
         return self._with(late_tag=late_data_output_tag)
+
+    def side_output_rejected_rules(self, rejected_rules_output_tag: OutputTag) -> PatternStream[T]:
+        """Sends what is no rule, or no rule for these events, to a side output; otherwise it is counted, and logged.
+
+        Its records are ``(where, raw, reason)``, as those of sources and sinks for what these cannot read or write; the
+        tag need not say the type.
+
+        Raises:
+            InvalidProgramError: for one pattern.
+        """
+        expect(rejected_rules_output_tag, OutputTag, "side_output_rejected_rules")
+        if isinstance(self._pattern, Pattern):
+            raise refused(
+                "side_output_rejected_rules(): there are no rules; CEP.dynamic_patterns(...) takes a stream of them"
+            )
+        return self._with(rejected_tag=rejected_rules_output_tag)
 
     @overload
     def process(
@@ -260,27 +351,25 @@ class PatternStream(Generic[T]):
     def _applied(self, function: Any, found: TypeInformation, declared: Any) -> DataStream:
         stream, settings = self._input, self._settings
         keyed = stream if isinstance(stream, KeyedStream) else stream.key_by(one_key, key_type=Types.BYTE())
-        spec = PatternSpec(
-            function,
-            found,
-            automaton=self._automaton(),
-            comparator=settings.comparator,
-            in_processing_time=settings.in_processing_time,
-            late_tag=settings.late_tag,
-            handles_timeout=isinstance(function, TimedOutPartialMatchHandler) or has_own(function, TIMED_OUT),
-        )
+        said: dict[str, Any] = {
+            "comparator": settings.comparator,
+            "late_tag": settings.late_tag,
+            "handles_timeout": isinstance(function, TimedOutPartialMatchHandler) or has_own(function, TIMED_OUT),
+        }
+        event_type, name = self.get_input_type(), "CepOperator"
+        spec: OperatorSpec
+        more: tuple[DataStream, ...] = ()
+        if isinstance(self._pattern, Pattern):
+            automaton = compiled(self._pattern, event_type)
+            in_processing_time = settings.in_processing_time
+            spec = PatternSpec(function, found, automaton=automaton, in_processing_time=in_processing_time, **said)
+        else:
+            reader, rejected_tag = PatternRuleReader(event_type), settings.rejected_tag
+            spec = DynamicPatternSpec(function, found, reader=reader, rejected_tag=rejected_tag, **said)
+            name, more = "DynamicCepOperator", (self._pattern.broadcast(),)
         if keyed is stream:
-            return keyed._apply(spec, "CepOperator", origin=origin_of(declared))
-        return keyed._apply(spec, "GlobalCepOperator", origin=origin_of(declared)).force_non_parallel()
-
-    def _automaton(self) -> Automaton:
-        """The compiled pattern, whose expressions fit the events."""
-        automaton = compile_pattern(self._pattern)
-        for condition in automaton.event_conditions:
-            for leaf in condition.leaves():
-                if isinstance(leaf, EventExpression) and isinstance(leaf.expression, Expression):
-                    bound_condition(leaf.expression, self.get_input_type(), "where")
-        return automaton
+            return keyed._apply(spec, name, *more, origin=origin_of(declared))
+        return keyed._apply(spec, f"Global{name}", *more, origin=origin_of(declared)).force_non_parallel()
 
     def _with(self, **changes: Any) -> Self:
         made = type(self)(self._input, self._pattern)

@@ -1,50 +1,55 @@
-"""The spec of a pattern that is looked for in a stream."""
+"""The specs of patterns that are looked for in streams."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
-from headrace.graph.specs import FunctionSpec, InputKind, InputSchema, OperatorParameters, OutputSchema, output_of
+from headrace.graph.specs import (
+    FunctionSpec,
+    InputKind,
+    InputSchema,
+    OperatorParameters,
+    OutputSchema,
+    dead_letters,
+    output_of,
+)
 from headrace.operators.base import Operator
 from headrace.operators.functions import method_of
 from headrace.operators.pattern.automaton import Automaton
-from headrace.state.protocols import KEYED, StateKinds
+from headrace.operators.pattern.rules import RuleReader
+from headrace.state.protocols import KEYED, StateKind, StateKinds
+
+if TYPE_CHECKING:
+    from headrace.operators.pattern.patterns_at_work import PatternsAtWork
 
 
 @dataclass(frozen=True, slots=True)
-class PatternSpec(FunctionSpec):
-    """Looks for a pattern among the events of each key (Flink's ``CepOperator``).
+class PatternsSpec(FunctionSpec):
+    """The root of those that look for patterns among the events of each key.
 
     Attributes:
-        automaton: the compiled pattern.
         comparator: orders events with one timestamp; None where they come as they have arrived.
-        in_processing_time: whether the time of events is that of the clock.
         late_tag: the side output for late events; None drops and counts them.
         handles_timeout: whether the function is told of partial matches that have timed out.
     """
 
-    kind: ClassVar[str] = "Pattern"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
     emits_to_tags: ClassVar[bool] = True
-    automaton: Automaton = field(kw_only=True)
     comparator: Any = field(default=None, kw_only=True)
-    in_processing_time: bool = field(default=False, kw_only=True)
     late_tag: OutputTag | None = field(default=None, kw_only=True)
     handles_timeout: bool = field(default=False, kw_only=True)
 
     @property
     def functions(self) -> Sequence[object]:
-        conditions = self.automaton.functions()
-        return (self.function, *(() if self.comparator is None else (self.comparator,)), *conditions)
+        return (self.function, *(() if self.comparator is None else (self.comparator,)), *self._called_by_conditions)
 
     @property
-    def ignores_event_time(self) -> bool:
-        return self.in_processing_time
+    def _called_by_conditions(self) -> Sequence[object]:
+        """The objects of the user that conditions call."""
+        return ()
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         late = {} if self.late_tag is None else {self.late_tag.tag_id: inputs[0].record_type}
@@ -56,7 +61,14 @@ class PatternSpec(FunctionSpec):
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "what has become part of a match is not taken out of it again"
 
-    def create_operator(self, parameters: OperatorParameters) -> Operator:
+    def _operator(
+        self,
+        patterns: PatternsAtWork,
+        parameters: OperatorParameters,
+        *,
+        rejected: tuple[str, TypeInformation] | None = None,
+        in_processing_time: bool = False,
+    ) -> Operator:
         from headrace.operators.pattern.match_results import PatternFunction
         from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
 
@@ -65,18 +77,71 @@ class PatternSpec(FunctionSpec):
             self.result_type,
             parameters.side_types,
             handles_timeout=self.handles_timeout,
-            has_timestamps=not self.in_processing_time,
+            has_timestamps=not in_processing_time,
         )
         settings = PatternSettings(
             None if self.comparator is None else method_of(self.comparator, "compare"),
             None if self.late_tag is None else self.late_tag.tag_id,
-            self.in_processing_time,
+            rejected,
+            in_processing_time,
             parameters.task.is_batch,
         )
-        return PatternOperator(
-            self.automaton,
-            function,
-            self.functions,
-            parameters.inputs[0].record_type,
-            settings,
-        )
+        return PatternOperator(patterns, function, self.functions, parameters.inputs[0].record_type, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSpec(PatternsSpec):
+    """Looks for a pattern among the events of each key (Flink's ``CepOperator``).
+
+    Attributes:
+        automaton: the compiled pattern.
+        in_processing_time: whether the time of events is that of the clock.
+    """
+
+    kind: ClassVar[str] = "Pattern"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    automaton: Automaton = field(kw_only=True)
+    in_processing_time: bool = field(default=False, kw_only=True)
+
+    @property
+    def _called_by_conditions(self) -> Sequence[object]:
+        return self.automaton.functions()
+
+    @property
+    def ignores_event_time(self) -> bool:
+        return self.in_processing_time
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.pattern.patterns_at_work import FixedPattern
+
+        patterns = FixedPattern(self.automaton, parameters.inputs[0].record_type)
+        return self._operator(patterns, parameters, in_processing_time=self.in_processing_time)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicPatternSpec(PatternsSpec):
+    """Looks for the patterns of rules, which a second stream adds, changes and withdraws in event time.
+
+    Attributes:
+        reader: reads rules.
+        rejected_tag: the side output for records that are no rules; None counts them.
+    """
+
+    kind: ClassVar[str] = "DynamicPattern"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
+    state_kinds: ClassVar[StateKinds] = KEYED | {StateKind.BROADCAST}
+    requires_aligned_watermark: ClassVar[bool] = True
+    reader: RuleReader = field(kw_only=True)
+    rejected_tag: OutputTag | None = field(default=None, kw_only=True)
+
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        found = PatternsSpec.outputs(self, inputs)
+        return replace(found, side_types={**found.side_types, **dead_letters(self.rejected_tag)})
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.pattern.patterns_at_work import ChangingPatterns
+
+        events, rules = parameters.input_types
+        rejected = next(iter(dead_letters(self.rejected_tag).items()), None)
+        return self._operator(ChangingPatterns(self.reader, rules, events), parameters, rejected=rejected)

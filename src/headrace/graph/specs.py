@@ -263,13 +263,13 @@ class SourceSpec(OperatorSpec):
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         type_ = self.source.produced_type
-        return OutputSchema(type_, _dead_letters(self.source.dead_letter), self.changelog or declares_changes(type_))
+        return OutputSchema(type_, dead_letters(self.source.dead_letter), self.changelog or declares_changes(type_))
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         raise NotImplementedError("a source has a reader in the place of an operator")
 
 
-def _dead_letters(tag: OutputTag | None) -> Mapping[str, TypeInformation]:
+def dead_letters(tag: OutputTag | None) -> Mapping[str, TypeInformation]:
     """The side output of what a source cannot read or a sink cannot write, if there is one."""
     if tag is None:
         return {}
@@ -313,7 +313,7 @@ class SinkSpec(OperatorSpec):
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         self.sink.validate(inputs[0].record_type)
-        return OutputSchema(None, _dead_letters(self.sink.dead_letter))
+        return OutputSchema(None, dead_letters(self.sink.dead_letter))
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.checkpoint.directory import sink_folder
@@ -332,7 +332,7 @@ class SinkSpec(OperatorSpec):
             folder=sink_folder(task.storage, uid),
             clients=task.clients,
         )
-        return SinkOperator(self.sink, context, next(iter(_dead_letters(self.sink.dead_letter).items()), None))
+        return SinkOperator(self.sink, context, next(iter(dead_letters(self.sink.dead_letter).items()), None))
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "" if self.sink.takes_changes(inputs[0].record_type) else "what it writes is not taken back"

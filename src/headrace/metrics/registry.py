@@ -430,6 +430,9 @@ SEND_ERRORS: Final = "numRecordsSendErrors"
 LATE_DROPPED: Final = "numLateRecordsDropped"
 """Records that came too late and went to no side output."""
 
+RULES_REJECTED: Final = "numRulesRejected"
+"""Records of a stream of rules that changed nothing, and went to no side output."""
+
 ROWS_DROPPED: Final = "numRowsOfChangedWindowsDropped"
 """Rows of windows that are now declared differently, which were dropped."""
 
@@ -522,6 +525,7 @@ OWN_NAMES: Final = frozenset(
         RECORDS_IN_ERRORS,
         SEND_ERRORS,
         LATE_DROPPED,
+        RULES_REJECTED,
         ROWS_DROPPED,
         ROWS_MOVED,
         FILES_MISSING,

@@ -1,6 +1,6 @@
 """Functions of the user, objects with named methods or plain callables: how they are called, and what ``open`` gets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -257,8 +257,11 @@ class FunctionOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        self._open_all(self._functions, context)
+
+    def _open_all(self, functions: Sequence[object], context: OperatorContext) -> None:
         with UserCodeGuard(context):
-            for function in self._functions:
+            for function in functions:
                 if (opened := method_of_object(function, "open")) is not None:
                     opened(self._runtime_context(context))
 

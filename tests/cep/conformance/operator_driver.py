@@ -16,6 +16,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.pattern.match_results import PatternFunction
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
+from headrace.operators.pattern.patterns_at_work import FixedPattern
 from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
@@ -98,7 +99,8 @@ class OperatorDriver:
     def left(self) -> dict[str, list[int]]:
         self._begin()
         found = {key: [0, 0, 0] for key in self._keys}
-        keys, matches = self._operator._matches.all()
+        (matcher,) = self._operator._patterns.matchers
+        keys, matches = matcher.matches.all()
         names = self._codec.decode(keys.values)
         for position, state in matches.states(np.ones(len(keys), np.bool_)).items():
             found[names[position]][:2] = len(state.partial), len(state.finished)
@@ -115,11 +117,13 @@ class OperatorDriver:
         told, compare = _Told(self), self.case.get("comparator")
         function = PatternFunction(told, Types.STRING(), {}, handles_timeout=True, has_timestamps=True)
         self._operator = PatternOperator(
-            self.automaton,
+            FixedPattern(self.automaton, TYPE),
             function,
             (told,),
             TYPE,
-            PatternSettings(None if compare is None else _Compare(compare).compare, "late", is_processing_time),
+            PatternSettings(
+                None if compare is None else _Compare(compare).compare, "late", in_processing_time=is_processing_time
+            ),
         )
         context = OperatorContext("c", "c", 0, 1, 128, UNKNOWN_CALL_SITE, optional_state=self._states)
         self._operator.open(context, self)

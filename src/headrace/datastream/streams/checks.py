@@ -1,14 +1,23 @@
 """Functions, expressions and fields that a program hands to a stream, checked at once to name its line in errors."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from headrace.common.arguments import check_parameters, method_of_object
 from headrace.common.call_site import of_function
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError, refused, shown, uncalled, with_article
+from headrace.common.errors import (
+    HeadraceError,
+    InvalidTypeError,
+    UnsupportedOperationError,
+    refused,
+    shown,
+    uncalled,
+    with_article,
+)
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
+from headrace.connectors.source import Boundedness
 from headrace.datastream.functions import (
     AllWindowFunction,
     Function,
@@ -18,8 +27,8 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.streams.types import declared_type, is_untyped
 from headrace.expressions import Bound, Column, Expression, bind, col
-from headrace.graph.specs import TimestampsSpec
-from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.graph.stream_graph import Node, StreamGraph
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own
 from headrace.operators.join.results import pair_type
@@ -436,18 +445,35 @@ def check_has_event_time(graph: StreamGraph, operators: set[int], which: str, me
     Raises:
         InvalidProgramError: when there is a way to it without any strategy; it names the source.
     """
-    waiting, seen = set(operators), set()
+    for source in _sources_without_event_time(graph, operators):
+        raise _without_event_time(source, which, method)
+
+
+def check_event_time_comes(graph: StreamGraph, operators: set[int], which: str, method: str) -> None:
+    """Refuse the same as :func:`check_has_event_time`, unless the source ends: event time comes with its end."""
+    for source in _sources_without_event_time(graph, operators):
+        if not (isinstance(source.spec, SourceSpec) and source.spec.source.boundedness is Boundedness.BOUNDED):
+            raise _without_event_time(source, which, method)
+
+
+def _without_event_time(source: Node, which: str, method: str) -> HeadraceError:
+    return refused(
+        f"{method} wants event time, and the records of {source.name!r} in the {which} stream have none: give a "
+        "WatermarkStrategy with a timestamp assigner to from_source(...), or to "
+        "assign_timestamps_and_watermarks(...) before key_by"
+    )
+
+
+def _sources_without_event_time(graph: StreamGraph, operators: set[int]) -> Iterator[Node]:
+    """The sources from which there is a way without any watermark strategy."""
+    waiting, seen = set(operators), set[int]()
     while waiting:
         node = graph[waiting.pop()]
         if node.id in seen or isinstance(node.spec, TimestampsSpec):
             continue
         seen.add(node.id)
         if not node.inputs:
-            raise refused(
-                f"{method} wants event time, and the records of {node.name!r} in the {which} stream have none: give a "
-                "WatermarkStrategy with a timestamp assigner to from_source(...), or to "
-                "assign_timestamps_and_watermarks(...) before key_by"
-            )
+            yield node
         waiting |= {edge.source for edge in node.inputs}
 
 

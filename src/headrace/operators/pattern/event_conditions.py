@@ -41,6 +41,9 @@ Mask = npt.NDArray[np.bool_]
 Holds = npt.NDArray[Any]
 """The conditions that events satisfy, as bits."""
 
+KnownColumns = dict[str, Mask]
+"""Columns of conditions for one batch, by their texts: patterns that have a condition in common compute it once."""
+
 _MOST_BITS: Final = 62
 """The largest number of conditions that are bits of one of NumPy's integers."""
 
@@ -66,10 +69,23 @@ class EventConditions:
             all(isinstance(leaf, EventExpression | Always) for leaf in condition.leaves()) for condition in conditions
         ]
         self.user_code: tuple[UserCode, ...] = user_code_of([*self._by_leaf.values()])
+        self.texts = [str(condition) if self._is_told_by_text(condition) else None for condition in conditions]
 
-    def judge(self, batch: Batch, events: Events) -> Judged:
-        """Return what is known of the events of a batch before they meet partial matches."""
-        return Judged(self, batch, events)
+    def _is_told_by_text(self, condition: Condition) -> bool:
+        """Return whether conditions with the same text are true of the same events."""
+        return not self.user_code and all(
+            isinstance(leaf, EventExpression) and isinstance(leaf.expression, Expression) for leaf in condition.leaves()
+        )
+
+    def judge(self, batch: Batch, events: Events, known: KnownColumns) -> Judged:
+        """Return what is known of the events of a batch before they meet partial matches.
+
+        Args:
+            batch: the events.
+            events: the same, by their places.
+            known: the columns that have been computed for the batch; it is added to.
+        """
+        return Judged(self, batch, events, known)
 
     def column(self, condition: Condition, batch: Batch) -> Mask:
         """Return whether each event of a batch satisfies a condition of expressions.
@@ -124,10 +140,12 @@ class Judged:
         conditions: the conditions.
         batch: the events.
         events: the same, by their places.
+        known: the columns that have been computed for the batch; it is added to.
     """
 
-    def __init__(self, conditions: EventConditions, batch: Batch, events: Events) -> None:
+    def __init__(self, conditions: EventConditions, batch: Batch, events: Events, known: KnownColumns) -> None:
         self._conditions, self._batch, self._events = conditions, batch, events
+        self._columns = known
         self._asked: dict[tuple[int, int], bool | None] = {}
         columns: dict[int, Mask] = {}
         self.lazy = 0
@@ -144,7 +162,7 @@ class Judged:
         conditions = self._conditions
         try:
             if conditions.are_columns[index]:
-                return conditions.column(condition, self._batch)
+                return self._column(index, condition)
             if conditions.of_start >> index & 1:
                 return self._in_one_pass(condition)
         except EvaluationError:
@@ -153,6 +171,15 @@ class Judged:
             if is_interruption(error):
                 raise
         return None
+
+    def _column(self, index: int, condition: Condition) -> Mask:
+        text = self._conditions.texts[index]
+        if text is None:
+            return self._conditions.column(condition, self._batch)
+        found = self._columns.get(text)
+        if found is None:
+            found = self._columns[text] = self._conditions.column(condition, self._batch)
+        return found
 
     def _in_one_pass(self, condition: Condition) -> Mask:
         rows = self._batch.rows

@@ -54,25 +54,27 @@ class DueKeys:
     times: Longs
 
     @classmethod
-    def of(cls, batch: KeyedBatch, timers: tuple[Longs, KeyColumn] | None) -> DueKeys:
-        """Those of events, in the order in which they came, and of timers."""
+    def of(cls, batch: KeyedBatch, timers: Sequence[tuple[Longs, KeyColumn] | None]) -> list[DueKeys]:
+        """Those of events, in the order in which they came, and of the timers of each pattern, which share the keys."""
         order, numbers = key_sorted(batch.keys.hashes, batch.keys.values, batch.timestamps)
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         counts = np.diff(starts, append=len(order))
         own = batch.keys.take(order[starts])
-        positions = np.arange(len(own))
-        if timers is None:
-            nothing = np.empty(0, np.int64)
-            return cls(own, order, positions, starts, counts, nothing, nothing)
-        times, keys = timers
-        both = KeyColumn.concat([own, keys])
-        by_key, firsts = order_by_key(both.hashes, both.values)
-        found = np.empty(len(both), np.int64)
-        found[by_key] = np.cumsum(firsts) - 1
-        of_timers = found[len(own) :]
-        by_time = np.lexsort((times, of_timers))
-        distinct = both.take(by_key[firsts])
-        return cls(distinct, order, found[: len(own)], starts, counts, of_timers[by_time], times[by_time])
+        all_keys = KeyColumn.concat([own, *(keys for _, keys in filter(None, timers))])
+        if len(all_keys) == len(own):
+            found, distinct = np.arange(len(own)), own
+        else:
+            by_key, firsts = order_by_key(all_keys.hashes, all_keys.values)
+            found = np.empty(len(all_keys), np.int64)
+            found[by_key] = np.cumsum(firsts) - 1
+            distinct = all_keys.take(by_key[firsts])
+        positions, first, due = found[: len(own)], len(own), []
+        for times, _ in (each or (np.empty(0, np.int64), None) for each in timers):
+            of_timers = found[first : first + len(times)]
+            first += len(times)
+            by_time = np.lexsort((times, of_timers))
+            due.append(cls(distinct, order, positions, starts, counts, of_timers[by_time], times[by_time]))
+        return due
 
 
 class KeyedEvents:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby, repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from headrace.operators.collector import RowCollector, results_of
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, RuntimeContext, results_made_by
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.matches import Match
+from headrace.operators.pattern.rules import RuleVersion
 from headrace.operators.user_code import user_error
 from headrace.state.descriptors import StateDescriptor
 
@@ -36,6 +38,7 @@ class PatternContext:
     def __init__(self) -> None:
         self._timestamp = 0
         self._processing_time = 0
+        self._rule: RuleVersion | None = None
 
     def begin_epoch(self, processing_time: int) -> None:
         """Notes the clock's reading."""
@@ -48,6 +51,21 @@ class PatternContext:
     def current_processing_time(self) -> int:
         """The clock's reading for this epoch."""
         return self._processing_time
+
+    def rule_id(self) -> str:
+        """The id of the rule whose pattern has been found."""
+        return self._of_rules("rule_id").id
+
+    def rule_version(self) -> int:
+        """Its version."""
+        return self._of_rules("rule_version").version
+
+    def _of_rules(self, method: str) -> RuleVersion:
+        if self._rule is None:
+            raise InvalidProgramError(
+                f"{method}() is for CEP.dynamic_patterns(stream, rules); CEP.pattern(stream, pattern) has one pattern"
+            )
+        return self._rule
 
 
 class PatternRuntimeContext(RuntimeContext):
@@ -97,6 +115,7 @@ class PatternFunction:
         stamps: Callable[[int], int],
         context: OperatorContext,
         output: Output,
+        rules: Iterable[RuleVersion | None] = repeat(None),
     ) -> None:
         """Calls it for all that was found, and emits the results.
 
@@ -106,6 +125,7 @@ class PatternFunction:
             stamps: gives the watermark that is in force where something is emitted.
             context: the operator.
             output: takes the results.
+            rules: the rule of each; None where there is one pattern.
         """
         if not found:
             return
@@ -114,7 +134,7 @@ class PatternFunction:
         shown: dict[str, list[Any]] = {}
         name, timestamp = PROCESS, 0
         try:
-            for emitted_at, timestamp, name, match in found:
+            for (emitted_at, timestamp, name, match), asked._rule in zip(found, rules, strict=False):
                 shown = {stage: [values[place] for place in places] for stage, places in match.by_stage().items()}
                 asked._timestamp = timestamp
                 if self.maker is None:
@@ -176,3 +196,28 @@ class MatchResults:
         places = zip((found[0] for found in self._found), self._positions, strict=True)
         ranked = [(place, ranks.get((place, position), position)) for place, position in places]
         return [self._found[number] for number in sorted(range(len(ranked)), key=ranked.__getitem__)]
+
+    def by_key(self) -> Iterator[tuple[int, list[Found]]]:
+        """All that was found, key by key."""
+        pairs = zip(self._positions, self._found, strict=True)
+        for position, own in groupby(pairs, itemgetter(0)):
+            yield position, [found for _, found in own]
+
+
+def in_order_of_rules(results: Sequence[MatchResults]) -> tuple[list[int], list[Found]]:
+    """What several patterns have found: by where it is emitted, then key by key, by time, and pattern by pattern.
+
+    Returns:
+        The number of the pattern of each, and what was found.
+    """
+    places: list[tuple[int, int, int, int, int]] = []
+    everything: list[Found] = []
+    for number, each in enumerate(results):
+        for position, own in each.by_key():
+            # What one pattern finds of a key stays in its order, even where a time is before that of another find.
+            times = accumulate((timestamp for _, timestamp, *_ in own), max)
+            for found, time in zip(own, times, strict=True):
+                places.append((found[0], position, time, number, len(everything)))
+                everything.append(found)
+    places.sort()
+    return [place[3] for place in places], [everything[place[4]] for place in places]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,22 +18,30 @@ import numpy.typing as npt
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation
+from headrace.metrics.registry import RULES_REJECTED
+from headrace.operators.arrays import concat
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
 from headrace.operators.changelog.rows_of_keys import check_stores
-from headrace.operators.functions import FunctionOperator, RuntimeContext
-from headrace.operators.pattern import pattern_timers, stored_matches
-from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.event_conditions import EventConditions
+from headrace.operators.functions import FunctionOperator, RuntimeContext, close_all
+from headrace.operators.pattern.event_conditions import KnownColumns
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
-from headrace.operators.pattern.match_results import MatchResults, PatternFunction, PatternRuntimeContext, Ranks
+from headrace.operators.pattern.match_results import (
+    MatchResults,
+    PatternFunction,
+    PatternRuntimeContext,
+    Ranks,
+    in_order_of_rules,
+)
 from headrace.operators.pattern.matches import NfaState, steps_of
-from headrace.operators.pattern.nfa import Nfa
-from headrace.operators.pattern.pattern_timers import PatternTimers
-from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch, StoredMatches
+from headrace.operators.pattern.pattern_matcher import PatternMatcher
+from headrace.operators.pattern.patterns_at_work import RULES, ChangingPatterns, PatternsAtWork
+from headrace.operators.pattern.rules import RejectedRule
+from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
 from headrace.operators.waiting import STORE as WAITING_STORE
 from headrace.operators.waiting import WaitingBatches, WaitingInTable
@@ -42,10 +51,10 @@ from headrace.state.timers import EVENT, PROCESSING
 
 Longs = npt.NDArray[np.int64]
 
+logger = get_logger(__name__)
+
 _MOST_WAITING: Final = 1 << 18
 """The number of events of an epoch that may wait: when there are as many, those that are due are matched."""
-
-_STORES: Final = (stored_matches.STORE, pattern_timers.STORE)
 
 _MET: Final = "a pattern"
 _BEYOND: Final = "the window of a match ends at a time"
@@ -58,65 +67,71 @@ class PatternSettings:
     Attributes:
         compare: orders events with one timestamp; None where they come as they have arrived.
         late_tag: the id of the side output for late events; None drops and counts them.
+        rejected: the side output for records of the stream of rules that change nothing, by its id, and its type; None
+            counts them, and logs why.
         in_processing_time: whether the time of events is that of the clock.
         is_batch: whether the clock stands still until the input has ended.
     """
 
     compare: Callable[[Any, Any], int] | None = None
     late_tag: str | None = None
+    rejected: tuple[str, TypeInformation] | None = None
     in_processing_time: bool = False
     is_batch: bool = False
 
 
 class PatternOperator(KeyedOperator, FunctionOperator):
-    """Looks for a pattern among the events of each key.
+    """Looks for patterns among the events of each key: for one, or for those of rules that change.
 
     Args:
-        automaton: the compiled pattern.
+        patterns: the patterns.
         function: what is called for matches.
         functions: all functions of the user, which are opened and closed.
         type_: the type of the events.
-        settings: how it is looked for.
+        settings: how they are looked for.
     """
 
     def __init__(
         self,
-        automaton: Automaton,
+        patterns: PatternsAtWork,
         function: PatternFunction | MatchColumns,
         functions: Sequence[object],
         type_: TypeInformation,
         settings: PatternSettings,
     ) -> None:
         super().__init__(*functions)
-        self._automaton = automaton
+        self._patterns = patterns
         self._function = function
         self.maker = function.maker
         self._type = type_
         self._compare = settings.compare
+        self._rejected = settings.rejected
         self._in_processing_time = settings.in_processing_time
         self._is_batch = settings.is_batch
         self._late = LateRecords(self, 0, settings.late_tag)
-        self._nfa = Nfa(
-            automaton,
-            self._evaluate,
-            function.context.current_processing_time,
-        )
-        self._conditions = EventConditions(automaton.event_conditions, self._nfa.asked_at_start, type_)
-        self.user_code = self._conditions.user_code
+        patterns.bind(function.context.current_processing_time, self)
+        self.user_code = patterns.user_code
         self._arrived = WaitingBatches[KeyedBatch](_MOST_WAITING)
         self._watermark = MIN_WATERMARK
         self._now = 0
         self._next_timer: int | None = None
+        self._is_open = False
 
     def restore_state(self, context: OperatorContext) -> None:
-        check_stores(context, (*_STORES, f"{WAITING_STORE}-0"))
-        self._matches = StoredMatches(context, self._automaton, self._type)
-        self._timers = PatternTimers(context, PROCESSING if self._in_processing_time else EVENT)
+        waiting = f"{WAITING_STORE}-0"
+        known = [name for name in context.state.stored() if name == waiting or self._patterns.is_store(name)]
+        check_stores(context, known)
+        self._patterns.restore_state(context, PROCESSING if self._in_processing_time else EVENT)
         self._waiting = WaitingInTable(context.state, 0, self._type, context.renamed_fields, is_keyed=True)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self._no_keys = context.state.keyed.codec.encode([])
         super().open(context, output)
+        self._is_open = True
+
+    def close(self) -> None:
+        self._patterns.close()
+        super().close()
 
     def _runtime_context(self, context: OperatorContext) -> RuntimeContext:
         return PatternRuntimeContext(context)
@@ -127,10 +142,18 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._watermarks: list[int] = []
         self._rows = 0
         self._arrived.forget()
-        for state in (self._matches, self._timers, self._waiting):
-            state.begin_epoch()
+        self._patterns.begin_epoch()
+        self._waiting.begin_epoch()
         if self._in_processing_time and not self._is_batch:
             self._tick(scope.processing_time)
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if input_index == RULES and len(batch):
+            assert isinstance(self._patterns, ChangingPatterns), "a fixed pattern has one input"
+            self._note(batch.watermarks)
+            self._patterns.add(batch, self._watermark)
+        else:
+            super().process(input_index, batch)
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if self._in_processing_time:
@@ -150,9 +173,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        self._next_timer = self._timers.first if self._in_processing_time else None
-        for state in (self._waiting, self._matches, self._timers):
-            state.end_epoch()
+        if self._in_processing_time:
+            first = [matcher.timers.first for matcher in self._patterns.matchers]
+            self._next_timer = min((time for time in first if time is not None), default=None)
+        self._waiting.end_epoch()
+        self._patterns.end_epoch()
 
     def wake_up_time(self) -> int | None:
         return self._next_timer
@@ -164,24 +189,54 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             context: gives the state, at the beginning of an epoch.
         """
         self.restore_state(context)
-        self._matches.begin_epoch()
-        columns, found = self._matches.all()
-        keys = context.state.keyed.codec.decode(columns.values)
-        records = array_to_values(self._type, found.records)
-        states = self._automaton.states
-        for position, state in found.states(np.ones(len(keys), np.bool_)).items():
-            key = keys[position]
-            held = [(first, step, states[at].stage) for first, at, step in state.partial]
-            for (start, _), step, stage in [*held, *((first, step, None) for first, step in state.finished)]:
-                events: dict[str, list[Any]] = {}
-                for taker, _, event, _ in reversed([*steps_of(step)]):
-                    events.setdefault(states[taker].stage, []).append(records[-1 - event])
-                yield StoredMatch(key, start, events, stage)
+        self._patterns.begin_epoch()
+        for matcher in self._patterns.matchers:
+            columns, found = matcher.matches.all()
+            keys = context.state.keyed.codec.decode(columns.values)
+            records = array_to_values(self._type, found.records)
+            states = matcher.automaton.states
+            rule = None if matcher.rule is None else matcher.rule.id
+            for position, state in found.states(np.ones(len(keys), np.bool_)).items():
+                held = [(first, step, states[at].stage) for first, at, step in state.partial]
+                for (start, _), step, stage in [*held, *((first, step, None) for first, step in state.finished)]:
+                    events: dict[str, list[Any]] = {}
+                    for taker, _, event, _ in reversed([*steps_of(step)]):
+                        events.setdefault(states[taker].stage, []).append(records[-1 - event])
+                    yield StoredMatch(keys[position], start, events, stage, rule)
+
+    # --- rules that change -------------------------------------------------------------------------------------------
+
+    def open_pattern(self, matcher: PatternMatcher) -> None:
+        """Opens what the conditions of a rule call, unless only its state is looked at."""
+        if not self._is_open:
+            return
+        for each in matcher.conditions.user_code:
+            each.open(self.context)
+        self._open_all(matcher.automaton.functions(), self.context)
+
+    def close_pattern(self, matcher: PatternMatcher) -> None:
+        """Closes it."""
+        close_all([partial(self._close, function) for function in reversed(matcher.automaton.functions())])
+        for each in matcher.conditions.user_code:
+            each.close()
+
+    def reject(self, rule: RejectedRule, stamp: int) -> None:
+        """Tells, in one subtask, of a record of the stream of rules that changes nothing."""
+        if not self._is_open or self.context.subtask:
+            return
+        where = f"the rules of {self.context.name} (uid {self.context.uid}), from {rule.time} on"
+        if self._rejected is None:
+            self.count(RULES_REJECTED)
+            logger.warning("%s: %s was rejected: %s", where, rule.text, rule.reason)
+        else:
+            tag_id, type_ = self._rejected
+            row = (where, rule.text, rule.reason)
+            self.output.emit_side(tag_id, Batch.of_rows(type_, [row], [rule.time], [stamp]))
 
     # --- event time --------------------------------------------------------------------------------------------------
 
     def _add_in_event_time(self, batch: KeyedBatch) -> None:
-        check_timestamps(batch, self.context, max(self._automaton.window, 1), _MET, _BEYOND)
+        check_timestamps(batch, self.context, max(self._patterns.reach, 1), _MET, _BEYOND)
         watermarks = batch.watermarks
         is_late = batch.timestamps <= watermarks
         if is_late.any():
@@ -205,8 +260,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         if not self._watermarks:
             return
         watermarks, self._watermarks = self._watermarks, []
-        stamps, self._watermark = [self._watermark, *watermarks], watermarks[-1]
-        self._match(self._due(self._watermark), self._timers.take_due(self._watermark), watermarks, stamps.__getitem__)
+        reached, self._watermark = self._watermark, watermarks[-1]
+        for stretch in self._patterns.stretches(reached, watermarks):
+            up_to = stretch.watermarks[-1]
+            due = self._due(up_to)
+            self._match(stretch.matchers, due, up_to, stretch.watermarks, stretch.stamps.__getitem__)
 
     # --- processing time ---------------------------------------------------------------------------------------------
 
@@ -217,25 +275,27 @@ class PatternOperator(KeyedOperator, FunctionOperator):
                 self._match_arrived()
         else:
             self._waiting.add(batch.with_times(now, np.full(len(batch), MIN_WATERMARK)))
-            self._timers.register(now + 1, batch.keys)
+            self._patterns.matchers[0].timers.register(now + 1, batch.keys)
 
     def _match_arrived(self) -> None:
         taken = self._arrived.take()
         if not taken.batches:
             return
         batch = concat_keyed(taken.batches)
-        self._match(batch, None, [], batch.watermarks.tolist().__getitem__, are_emitted_in_place=True)
+        stamps = batch.watermarks.tolist().__getitem__
+        self._match(self._patterns.matchers, batch, None, [], stamps, are_emitted_in_place=True)
 
     def _tick(self, now: int) -> None:
         """Lets the clock come to a time, with the events that have waited for it."""
-        self._match(self._due(now - 1), self._timers.take_due(now), [now], lambda _: self._watermark)
+        self._match(self._patterns.matchers, self._due(now - 1), now, [now], lambda _: self._watermark)
 
     # --- both --------------------------------------------------------------------------------------------------------
 
     def _match(
         self,
+        matchers: Sequence[PatternMatcher],
         batch: KeyedBatch | None,
-        timers: tuple[Longs, KeyColumn] | None,
+        timers_up_to: int | None,
         watermarks: list[int],
         stamps: Callable[[int], int],
         *,
@@ -244,33 +304,56 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         """Matches events.
 
         Args:
+            matchers: the patterns.
             batch: the events, in the order in which they came; None for none.
-            timers: the times and keys of the timers that are due.
+            timers_up_to: the time up to which timers are due; None where time stands still.
             watermarks: those that have come, or the time to which the clock has come; none where it stands still.
             stamps: gives the watermark that is in force where something is emitted.
             are_emitted_in_place: whether results come in the order of the events that they are made of, whatever keys
                 these have; else by the watermark that lets them be made, then key by key.
         """
-        if batch is None and timers is None:
+        timers = [None if timers_up_to is None else matcher.timers.take_due(timers_up_to) for matcher in matchers]
+        if not matchers or (batch is None and not any(timers)):
             return
         if batch is None:
             batch = self._nothing()
         due = DueKeys.of(batch, timers)
-        found = self._matches.find(due.keys)
-        self._events = Events(batch, found.records)
-        self._judged = self._conditions.judge(batch, self._events)
-        up_to, tells = watermarks[-1] if watermarks else self._now, self._function.handles_timeout
-        keyed = KeyedEvents(self._nfa, self._judged, batch, due, found, up_to, tells=tells)
-        self.prepare(keyed)
-        ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
-        results = MatchResults(handles_timeout=self._function.handles_timeout)
-        matching = KeyMatching(self._nfa, self._judged, ordered, watermarks, results, int(self._in_processing_time))
-        changed = self.matched(matching, keyed, found)
-        self._matches.write(due.keys, changed, self._events, found.positions, keyed.expired)
-        if matching.timers:
-            positions, times = np.array(matching.timers, np.int64).T
-            self._timers.register(times, due.keys.take(positions))
-        self._function.call(results.in_order(self.ranks(ordered)), self._events, stamps, self.context, self.output)
+        found = self._find(matchers, due[0].keys)
+        self._events = Events(batch, concat([each.records for each in found]))
+        known: KnownColumns = {}
+        results = []
+        for matcher, own_due, own_found in zip(matchers, due, found, strict=True):
+            self._matcher = matcher
+            judged = matcher.judge(batch, self._events, known)
+            up_to, tells = watermarks[-1] if watermarks else self._now, self._function.handles_timeout
+            keyed = KeyedEvents(matcher.nfa, judged, batch, own_due, own_found, up_to, tells=tells)
+            self.prepare(keyed)
+            ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
+            results.append(MatchResults(handles_timeout=tells))
+            delay = int(self._in_processing_time)
+            matching = KeyMatching(matcher.nfa, judged, ordered, watermarks, results[-1], delay)
+            changed = self.matched(matching, keyed, own_found)
+            matcher.matches.write(own_due.keys, changed, self._events, own_found.positions, keyed.expired)
+            if matching.timers:
+                positions, times = np.array(matching.timers, np.int64).T
+                matcher.timers.register(times, own_due.keys.take(positions))
+        if matchers[0].rule is None:
+            in_order = results[0].in_order(self.ranks(ordered))
+            self._function.call(in_order, self._events, stamps, self.context, self.output)
+        else:
+            assert isinstance(self._function, PatternFunction), "rows are made of one pattern"
+            numbers, in_order = in_order_of_rules(results)
+            rules = (matchers[number].rule for number in numbers)
+            self._function.call(in_order, self._events, stamps, self.context, self.output, rules)
+
+    def _find(self, matchers: Sequence[PatternMatcher], keys: KeyColumn) -> list[FoundMatches]:
+        """The partial matches of keys, of each pattern; the events that these have taken have places of their own."""
+        found: list[FoundMatches] = []
+        first = 0
+        for matcher in matchers:
+            found.append(matcher.matches.find(keys, first))
+            first += len(found[-1].records)
+        return found
 
     def ranks(self, events: OrderedEvents) -> Ranks | None:
         """The order in which keys are looked at by each watermark; None for that of their positions."""
@@ -281,8 +364,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         if self._compare is not None:
             with UserCodeGuard(self.context):
                 keyed.sort(self._compare, self._events)
-        if self._nfa.automaton.iterative_conditions():
-            self._nfa.read_by(self._events.reader(is_for_all=keyed.are_nearly_all))
+        if self._matcher.automaton.iterative_conditions():
+            self._matcher.nfa.read_by(self._events.reader(is_for_all=keyed.are_nearly_all))
 
     def matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
@@ -296,11 +379,9 @@ class PatternOperator(KeyedOperator, FunctionOperator):
                     changed[position] = state
         except BaseException as error:
             record = NO_RECORD if matching.place is None else self._events.value(matching.place)
-            raise user_error(error, self.context, record) from error
+            rule = self._matcher.rule
+            raise user_error(error, self.context, record, called_for=str(rule or "")) from error
         return changed
-
-    def _evaluate(self, place: int, index: int) -> bool:
-        return self._judged.evaluate(place, index)
 
     def _due(self, up_to: int) -> KeyedBatch | None:
         """The events that wait no longer; None for none."""

@@ -29,16 +29,17 @@ class PatternTimers:
 
     Args:
         context: the operator.
+        name: the name of the store.
         domain: in which time they are, as state says it.
     """
 
-    def __init__(self, context: OperatorContext, domain: str) -> None:
+    def __init__(self, context: OperatorContext, name: str, domain: str) -> None:
         codec = context.state.keyed.codec
         self._schema = pa.schema({"time": pa.int64(), HASH: pa.uint64(), KEY: codec.arrow_type})
         about = {"keys": codec.to_json(), "domain": domain}
         words = {"keys": "key type", "domain": "kind of time"}
         layout = TableLayout("the timers of a pattern", _KIND, self._schema, 3, about, words)
-        self._table = TimeSortedTable(context.state.store(STORE), layout, newest)
+        self._table = TimeSortedTable(context.state.store(name), layout, newest)
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""

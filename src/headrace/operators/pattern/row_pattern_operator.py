@@ -23,6 +23,7 @@ from headrace.operators.pattern.match_results import Ranks
 from headrace.operators.pattern.matched_rows import Variables
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
+from headrace.operators.pattern.patterns_at_work import FixedPattern
 from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable
 from headrace.operators.pattern.stored_matches import FoundMatches
 from headrace.operators.window.table.firing_order import TIMERS_OF_RECORDS, Fed, Pane, TimerFiringOrder
@@ -61,7 +62,8 @@ class RowPatternOperator(PatternOperator):
         codec: KeyCodec,
     ) -> None:
         settings = PatternSettings(in_processing_time=time_field is None, is_batch=is_batch)
-        super().__init__(_with_calls(automaton, self._holds), columns, (), type_, settings)
+        fixed = FixedPattern(_with_calls(automaton, self._holds), type_)
+        super().__init__(fixed, columns, (), type_, settings)
         self._variables = columns.variables
         self._time_field = time_field
         self._order = order

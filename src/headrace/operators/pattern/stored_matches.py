@@ -21,7 +21,6 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.operators.arrays import fixed_width
 from headrace.operators.base import OperatorContext
 from headrace.operators.changelog.rows_of_keys import RowsAbout, RowsOfKeys, StoredRows
-from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.matches import EventId, NfaState, Step
 from headrace.state.keys import KeyColumn
@@ -55,6 +54,7 @@ class StoredMatch:
         waits_for: the stage whose event it waits for, or that of the stages behind it where this one may be left out or
             has taken enough; None for a match that is finished, and waits until partial
             matches that began before it have ended, as the skip strategy of the pattern wants it.
+        rule: the id of the rule whose pattern it is of; None where there is one pattern.
 
     Examples:
         >>> from headrace.cep import CEP, Pattern
@@ -78,6 +78,7 @@ class StoredMatch:
     start: int
     events: dict[str, list[Any]]
     waits_for: str | None
+    rule: str | None = None
 
 
 class StoredMatches:
@@ -85,11 +86,15 @@ class StoredMatches:
 
     Args:
         context: the operator.
-        automaton: the compiled pattern.
+        name: the name of the store.
+        states: the names of the states of the pattern, which have to be those that are stored; None where whoever keeps
+            the pattern sees to that.
         type_: the type of the events.
     """
 
-    def __init__(self, context: OperatorContext, automaton: Automaton, type_: TypeInformation) -> None:
+    def __init__(
+        self, context: OperatorContext, name: str, states: Sequence[str] | None, type_: TypeInformation
+    ) -> None:
         self._schema = pa.schema(
             {
                 "stage": pa.int16(),
@@ -100,14 +105,15 @@ class StoredMatches:
                 _RECORD: type_.storage_type,
             }
         )
-        states = [state.name for state in automaton.states]
         self._rows = RowsOfKeys(
             context,
-            STORE,
+            name,
             "the partial matches of a pattern",
             context.state.keyed.codec,
             self._schema,
-            about=RowsAbout(type_, {"states": ("list of states of the pattern", states)}),
+            about=RowsAbout(
+                type_, {} if states is None else {"states": ("list of states of the pattern", list(states))}
+            ),
         )
 
     def begin_epoch(self) -> None:
@@ -118,9 +124,14 @@ class StoredMatches:
         """Puts what has changed into state."""
         self._rows.end_epoch()
 
-    def find(self, keys: KeyColumn) -> FoundMatches:
-        """Return what different keys have, which are in the order of hash and key."""
-        return FoundMatches(self._rows.find(keys))
+    def find(self, keys: KeyColumn, first: int = 0) -> FoundMatches:
+        """Return what different keys have, which are in the order of hash and key.
+
+        Args:
+            keys: the keys.
+            first: the place of the first event among those that have been taken, of this pattern and others.
+        """
+        return FoundMatches(self._rows.find(keys), first)
 
     def write(
         self, keys: KeyColumn, changed: Mapping[int, NfaState], events: Events, stored: Longs, expired: Longs
@@ -163,9 +174,11 @@ class FoundMatches:
 
     Args:
         found: the rows.
+        first: the place of the first event among those that have been taken.
     """
 
-    def __init__(self, found: StoredRows) -> None:
+    def __init__(self, found: StoredRows, first: int = 0) -> None:
+        self._first = first
         self.records = found.rows.column(_RECORD)
         self._columns = [fixed_width(column) for column in found.rows.columns[:-1]]
         self.positions, self._starts = np.unique(found.of_keys, return_index=True)
@@ -178,7 +191,7 @@ class FoundMatches:
         rows = np.flatnonzero(takers != _NOT_TAKEN)
         ids = np.stack([self._of_keys[rows], times[rows], numbers[rows]])
         _, firsts = np.unique(ids, axis=1, return_index=True)
-        return -1 - rows[firsts], self._of_keys[rows[firsts]]
+        return -1 - self._first - rows[firsts], self._of_keys[rows[firsts]]
 
     @cached_property
     def live(self) -> Longs:
@@ -211,7 +224,7 @@ class FoundMatches:
         rows = rows_of_ranges(starts, counts)
         columns = [column[rows].tolist() for column in self._columns]
         stops = np.cumsum(counts)
-        bounds = [self.positions[is_wanted], starts, stops - counts, stops]
+        bounds = [self.positions[is_wanted], self._first + starts, stops - counts, stops]
         return {
             position: _state([column[start:stop] for column in columns], place)
             for position, place, start, stop in zip(*(bound.tolist() for bound in bounds), strict=True)

@@ -1,0 +1,77 @@
+"""Rules: patterns that are added, changed and withdrawn while a job runs; and what reads them from a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.operators.pattern.automaton import Automaton
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """What a record of the stream of rules says.
+
+    Attributes:
+        id: the id of the rule.
+        version: the version that it says; None where it says none.
+        pattern: the pattern as JSON; or, where it has functions of the user, pickled. None withdraws the rule.
+    """
+
+    id: str
+    version: int | None
+    pattern: str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVersion:
+    """A version of a rule.
+
+    Attributes:
+        id: the id of the rule.
+        version: the version.
+        number: the number of its stores, which no other version of any rule has meanwhile.
+    """
+
+    id: str
+    version: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"rule {self.id!r}, version {self.version}"
+
+
+class RuleReader(Protocol):
+    """Reads rules; it travels to the tasks."""
+
+    def read(self, record: Any) -> RuleChange:
+        """Return what a record says.
+
+        Raises:
+            Exception: when it says no rule; whatever is raised tells why.
+        """
+
+    def compile(self, pattern: str | bytes) -> Automaton:
+        """Return a pattern as it is at work.
+
+        Raises:
+            Exception: when it is no pattern for the events; whatever is raised tells why.
+        """
+
+    def text_of(self, record: Any) -> str:
+        """A record as it is shown to whoever has to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRule:
+    """A record of the stream of rules that changes nothing.
+
+    Attributes:
+        time: the time from which on it was to hold.
+        text: the record.
+        reason: the reason.
+    """
+
+    time: int
+    text: str
+    reason: str
