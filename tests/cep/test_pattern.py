@@ -123,7 +123,7 @@ def test_a_name_that_no_stage_can_have_is_refused(name: str) -> None:
         ONE.next(name)
 
 
-@pytest.mark.parametrize("given", [1, "x > 1", IsLarge, None, lambda: True, lambda a, b, c: True])
+@pytest.mark.parametrize("given", [1, IsLarge, None, lambda: True, lambda a, b, c: True])
 def test_what_is_no_condition_is_refused(given: Any) -> None:
     with pytest.raises(InvalidTypeError, match=r"where\(\)"):
         Pattern.begin("a").where(given)

@@ -216,7 +216,6 @@ def user_error(
     timer: str = "",
     timestamp: int | None = None,
     side_output: str | None = None,
-    called_for: str = "",
 ) -> BaseException:
     """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
 
@@ -229,7 +228,6 @@ def user_error(
         timer: the timer that it was called for, if there was one.
         timestamp: that of the record, where the function can ask for it.
         side_output: the tag that what was wrong was emitted with.
-        called_for: what it was called for, besides.
     """
     asked_by, asked_at, label = "", None, "record"
     if isinstance(error, RecordError):
@@ -250,7 +248,6 @@ def user_error(
         *what_happened(error, _NO_TIMESTAMP if is_without_time else "", has_state=has_state),
         *_of_result(function, record if label == "result" else NO_RECORD),
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
-        f"  for {called_for}" if called_for else "",
         f"  timer: {timer}" if timer else "",
         "" if side_output is None else f"  side output: {side_output!r}",
         f"  {asked_by} called at {asked_at}" if asked_by else f"  operator defined at {place.call_site}",

@@ -192,6 +192,9 @@ OPERATOR_METRICS: Final[Mapping[str, OperatorMetric]] = {
     registry.RECORDS_IN_ERRORS: OperatorMetric("Messages that no record could be made of.", _COUNTER),
     registry.SEND_ERRORS: OperatorMetric("Records that no message could be made of.", _COUNTER),
     registry.LATE_DROPPED: OperatorMetric("Records that came too late and went to no side output.", _COUNTER),
+    registry.RULES_REJECTED: OperatorMetric(
+        "Records of a stream of rules that changed nothing, and went to no side output.", _COUNTER
+    ),
     registry.ROWS_DROPPED: OperatorMetric(
         "Rows of windows that are now declared differently, which were dropped.", _COUNTER
     ),

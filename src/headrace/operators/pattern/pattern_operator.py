@@ -8,7 +8,7 @@ matched as they come; with a comparator they wait for the next tick of the clock
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -380,7 +380,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         except BaseException as error:
             record = NO_RECORD if matching.place is None else self._events.value(matching.place)
             rule = self._matcher.rule
-            raise user_error(error, self.context, record, called_for=str(rule or "")) from error
+            name = self.context.name if rule is None else f"{self.context.name} for {rule}"
+            raise user_error(error, replace(self.context, name=name), record) from error
         return changed
 
     def _due(self, up_to: int) -> KeyedBatch | None:
