@@ -12,7 +12,7 @@ from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.changelog_specs import ChangelogSpec, codec_of
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.base import Operator
+from headrace.operators.base import KeyedOperator, Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, RegularWindows
@@ -133,7 +133,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         inner = self._inner(parameters, layout)
         order = self._firing_order(parameters.inputs[0], len(layout.key_names))
         time, keys = self._time(parameters), len(layout.key_names)
-        return TableWindowOperator(inner, time, keys, parameters.output_type, order)  # type: ignore[arg-type]
+        return TableWindowOperator(inner, time, keys, parameters.output_type, order)
 
     def create_local_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregateOperator
@@ -153,7 +153,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         name = "" if field is None else parameters.inputs[0].record_type.field_names[field]
         return WindowTime(field, name, self.is_end, LocalTime(self.zone))
 
-    def _inner(self, parameters: OperatorParameters, layout: ColumnarWindowLayout) -> Operator:
+    def _inner(self, parameters: OperatorParameters, layout: ColumnarWindowLayout) -> KeyedOperator:
         """The operator for windows over timestamps."""
         if self.is_columnar:
             from headrace.operators.window.columnar.time_windows import columnar_operator

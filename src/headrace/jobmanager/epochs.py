@@ -14,9 +14,10 @@ from headrace.checkpoint.manifest import Manifest, PendingCommit
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import CheckpointFailedError, InfrastructureError, JobCancelledError, UserFunctionError
+from headrace.common.errors import CheckpointFailedError, InfrastructureError, JobCancelledError
 from headrace.common.logs import get_logger, with_fields
 from headrace.connectors.source import ReadBudget
+from headrace.jobmanager.alignment import WatermarkAligner
 from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, next_manifest
 from headrace.jobmanager.epoch_gate import EpochGate, held_by
 from headrace.jobmanager.epoch_size import EpochSizer
@@ -32,11 +33,18 @@ from headrace.jobmanager.recovery import partition_contexts
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
-from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, WatermarkAligner, restore_sources
+from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, restore_sources
 from headrace.jobmanager.status import EpochHeld, EpochStatistics
 from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper, system_nanos
-from headrace.plan.job_plan import JobPlan, PlannedOperator, sources_to_wait_for
-from headrace.runtime.task.messages import EpochContext, SplitAssignment, TaskReport
+from headrace.plan.job_plan import sources_to_wait_for
+from headrace.runtime.task.messages import (
+    EpochContext,
+    SplitAssignment,
+    TaskReport,
+    check_broadcast_state,
+    committables_by_sink,
+    raise_reported,
+)
 from headrace.time.clock import Clock
 from headrace.time.watermark_strategy import WatermarkAlignment
 
@@ -325,62 +333,6 @@ def _too_late(planned: EpochPlan, seconds: float) -> CheckpointFailedError:
         f"{options.CHECKPOINT_TIMEOUT.key} ({seconds:g} s): raise it, or make epochs smaller, "
         f"with {options.EPOCH_FIRST_RECORDS.key} and {options.EPOCH_MAX_RECORDS.key}"
     )
-
-
-_task_of = attrgetter("stage", "partition")
-
-
-def raise_reported(reports: Sequence[TaskReport]) -> None:
-    """Raise what a task reported, the earliest stage first: later ones may only suffer from it.
-
-    Raises:
-        HeadraceError: the failure of the user's code or input.
-    """
-    for report in sorted(reports, key=_task_of):
-        if report.error is not None:
-            raise report.error.to_error()
-
-
-def committables_by_sink(reports: Sequence[TaskReport]) -> dict[str, list[object]]:
-    """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
-    found: dict[str, list[object]] = {}
-    for report in sorted(reports, key=_task_of):
-        for uid, committables in report.committables.items():
-            found.setdefault(uid, []).extend(committables)
-    return found
-
-
-_ADVICE: Final = (
-    "process_broadcast_element has to do the same in each, so what it changes may follow from the record and the state "
-    "alone, not from the subtask, a clock, chance, fields of the function or the order of a set"
-)
-
-
-def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
-    """Refuse an epoch in which subtasks have changed their broadcast state in different ways.
-
-    What is too large for their versions the first subtask alone has written, and after a start all go on with what it
-    has.
-
-    Raises:
-        UserFunctionError: naming the operator and two of its subtasks.
-    """
-    for operator in plan.operators():
-        if operator.shares_broadcast_state:
-            _check_shared(operator, reports)
-
-
-def _check_shared(operator: PlannedOperator, reports: Sequence[TaskReport]) -> None:
-    versions = {report.partition: report.snapshot.version for report in reports if report.stage == operator.stage}
-    digests = {task: dict(version.shared) if version else {} for task, version in versions.items()}
-    shared = [digests[task].get(operator.uid) for task in range(operator.parallelism)]
-    other = next((task for task, digest in enumerate(shared) if digest != shared[0]), None)
-    if other is not None:
-        node = operator.node
-        raise UserFunctionError(
-            f"the broadcast state of operator {node.name!r} (uid {operator.uid}) is not the same in subtasks 0 and "
-            f"{other}: {_ADVICE}\n  operator defined at {node.call_site}"
-        )
 
 
 class JobExecution:

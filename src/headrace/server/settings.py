@@ -55,7 +55,7 @@ class TlsSettings:
 
 def is_served(configuration: Configuration) -> bool:
     """Return whether jobs with a configuration are to be served."""
-    return any(configuration.get(option) is not None for option in (options.REST_PORT, options.REST_BIND_PORT))
+    return configuration.get(options.REST_PORT) is not None or configuration.get(options.REST_BIND_PORT) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment, aggregates
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.jobmanager.job_manager import JobManager
-from headrace.runtime.task import runner
+from headrace.runtime.task import operator_chain
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.state.runs import key_dictionary
 from headrace.testing.pushed import RecordingSink
@@ -86,7 +86,7 @@ def test_a_task_that_comes_back_knows_the_keys_of_before(
         added.append(len(hashes))
         return add(self, hashes, keys)
 
-    monkeypatch.setattr(runner, "_MOST_CACHED_BYTES", most_bytes)
+    monkeypatch.setattr(operator_chain, "_MOST_CACHED_BYTES", most_bytes)
     monkeypatch.setattr(key_dictionary.KeyDictionary, "_add", watched)
     manager, _ = job(changes_places, tmp_path, RecordingSink())
     run_epochs(manager, 6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from headrace.common.json_values import from_json
@@ -70,7 +71,7 @@ class OverwritingCommitter(FileCommitter):
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         identity = f"{self._staging.sink}-{epoch}"
         for files in from_json(list[NewFiles], committables):
-            self._log.add(lambda files=files: self._entry(identity, files), identity)  # type: ignore[misc]
+            self._log.add(partial(self._entry, identity, files), identity)
             for part in files.parts:
                 for chunk in part.chunks:
                     self._file_system.remove(self._staging.hidden(part.bucket, chunk))

@@ -287,16 +287,20 @@ class FilePreCommit(PreCommit):
         before = PartsInProgress.of(in_progress)
         written = from_json(list[PartFile], committables)
 
-        ending = {part.bucket for part in (*before.growing, *written)} if is_last else complete
-        rolled, growing = self._rolled(before.growing, written, processing_time, ending)
-        waiting = {bucket: (epochs, list(parts)) for bucket, (epochs, parts) in before.compacting.items()}
+        def ends(bucket: str) -> bool:
+            return is_last or bucket in complete
+
+        rolled, growing = self._rolled(before.growing, written, processing_time, ends)
+        waiting = dict(before.compacting)
         for part in rolled:
             waiting.setdefault(part.bucket, (0, []))[1].append(part)
-        compacted = {
-            bucket: self._compacted(*waiting[bucket], is_last or bucket in complete) for bucket in sorted(waiting)
-        }
-        ready = [part for parts, _, _ in compacted.values() for part in parts]
-        left = {bucket: (epochs, parts) for bucket, (_, epochs, parts) in compacted.items() if parts}
+        ready: list[PartFile] = []
+        left: dict[str, tuple[int, list[PartFile]]] = {}
+        for bucket in sorted(waiting):
+            shown, epochs, parts = self._compacted(*waiting[bucket], ends(bucket))
+            ready += shown
+            if parts:
+                left[bucket] = epochs, parts
         return PreCommitted(tuple(ready), PartsInProgress(growing, left, processing_time) if growing or left else None)
 
     def due(self, in_progress: Json) -> int | None:
@@ -308,7 +312,7 @@ class FilePreCommit(PreCommit):
         return min(times, default=None)
 
     def _rolled(
-        self, growing: Sequence[PartFile], written: Iterable[PartFile], now: int, ending: Collection[str]
+        self, growing: Sequence[PartFile], written: Iterable[PartFile], now: int, ends: Callable[[str], bool]
     ) -> tuple[list[PartFile], list[PartFile]]:
         """Add what an epoch has written to the parts that grow; gives those that are complete, and those that grow."""
         waiting = {(part.bucket, part.chunks[0].subtask): part for part in growing}
@@ -322,7 +326,7 @@ class FilePreCommit(PreCommit):
                 waiting[key] = part._replace(chunks=before + part.chunks)  # the form is that of the program now
         for _, part in sorted(waiting.items(), key=itemgetter(0)):
             runs, rest = self._runs(part.chunks, now)
-            if rest and part.bucket in ending:
+            if rest and ends(part.bucket):
                 runs, rest = [*runs, rest], []
             complete += [part._replace(chunks=tuple(chunks), is_complete=True) for chunks in runs]
             if rest:

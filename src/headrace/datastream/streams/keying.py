@@ -351,4 +351,4 @@ def _is_straight(code: CodeType, arguments: int) -> bool:
         return False
     if any("STORE_FAST" in instruction.opname for instruction in dis.get_instructions(code)):
         return False
-    return not code.co_exceptiontable and not dis.findlabels(code.co_code)  # type: ignore[arg-type]
+    return not (code.co_exceptiontable or any(each.is_jump_target for each in dis.get_instructions(code)))

@@ -90,9 +90,13 @@ class RecordAggregator(UserParts):
         return replace(self, place=place)
 
     @property
+    def _records_type(self) -> TypeInformation:
+        """The type of records as accumulators keep them: rows of the arguments."""
+        return Types.ROW_NAMED([f"f{place}" for place in range(len(self.arguments))], list(self.arguments))
+
+    @property
     def fields(self) -> Fields:
-        records = Types.ROW_NAMED([f"f{place}" for place in range(len(self.arguments))], list(self.arguments))
-        kinds = (self.accumulator, records, Types.LONG(), Types.LONG())
+        kinds = (self.accumulator, self._records_type, Types.LONG(), Types.LONG())
         return tuple((f"{self.name}.{place}", Types.LIST(kind)) for place, kind in enumerate(kinds))
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
@@ -137,10 +141,9 @@ class RecordAggregator(UserParts):
             lengths = rows.groups.segments.reduce(np.add, counts.astype(np.int64))
             records, arrivals = records.drop_null(), arrivals[counts]
         count = len(records)
-        kind = self.fields[1][1].element_type.storage_type  # type: ignore[attr-defined]
         columns = [
             pa.nulls(count, self.accumulator.storage_type),
-            records.cast(kind),
+            records.cast(self._records_type.storage_type),
             pa.array(np.ones(count, np.int64)),
             pa.array(arrivals),
         ]
@@ -148,7 +151,7 @@ class RecordAggregator(UserParts):
 
     def _lists(self, accumulators: pa.Array, arrivals: Longs) -> list[pa.Array]:
         count = len(accumulators)
-        records = pa.nulls(count, self.fields[1][1].element_type.storage_type)  # type: ignore[attr-defined]
+        records = pa.nulls(count, self._records_type.storage_type)
         columns = [accumulators, records, pa.array(np.full(count, _MERGED)), pa.array(arrivals)]
         return [lists_of(column, np.ones(count, np.int64)) for column in columns]
 

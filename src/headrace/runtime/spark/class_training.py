@@ -103,7 +103,9 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _command(session: SparkSession) -> list[str]:
-    java = session.sparkContext._jvm.java  # type: ignore[union-attr]
+    jvm = session.sparkContext._jvm
+    assert jvm is not None, "a session that runs has one"
+    java = jvm.java
     options = java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
     get = java.lang.System.getProperty
     program = Path(get("java.home")) / "bin" / "java"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import socket
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from headrace.checkpoint.manifest import OperatorProgress, PartitionSnapshot
@@ -19,7 +20,7 @@ from headrace.common.errors import FailureOrigin, program_lines, shows_all
 from headrace.common.logs import UNCONFIGURED, LogSettings
 from headrace.metrics.registry import Measurements
 from headrace.operators.user_code import RecordError, text_of
-from headrace.plan.job_plan import PlannedOperator
+from headrace.plan.job_plan import JobPlan, PlannedOperator
 from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.runtime.task.task_clock import TaskTimes
 from headrace.state.backend import CompactionOutcome
@@ -327,3 +328,59 @@ def _here(origin: FailureOrigin | None) -> FailureOrigin | None:
     if origin is None:
         return None
     return replace(origin, executor=f"{socket.gethostname()}, process {os.getpid()}")
+
+
+_task_of = attrgetter("stage", "partition")
+
+
+def raise_reported(reports: Sequence[TaskReport]) -> None:
+    """Raise what a task reported, the earliest stage first: later ones may only suffer from it.
+
+    Raises:
+        HeadraceError: the failure of the user's code or input.
+    """
+    for report in sorted(reports, key=_task_of):
+        if report.error is not None:
+            raise report.error.to_error()
+
+
+def committables_by_sink(reports: Sequence[TaskReport]) -> dict[str, list[object]]:
+    """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
+    found: dict[str, list[object]] = {}
+    for report in sorted(reports, key=_task_of):
+        for uid, committables in report.committables.items():
+            found.setdefault(uid, []).extend(committables)
+    return found
+
+
+_ADVICE: Final = (
+    "process_broadcast_element has to do the same in each, so what it changes may follow from the record and the state "
+    "alone, not from the subtask, a clock, chance, fields of the function or the order of a set"
+)
+
+
+def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
+    """Refuse an epoch in which subtasks have changed their broadcast state in different ways.
+
+    What is too large for their versions the first subtask alone has written, and after a start all go on with what it
+    has.
+
+    Raises:
+        UserFunctionError: naming the operator and two of its subtasks.
+    """
+    for operator in plan.operators():
+        if operator.shares_broadcast_state:
+            _check_shared(operator, reports)
+
+
+def _check_shared(operator: PlannedOperator, reports: Sequence[TaskReport]) -> None:
+    versions = {report.partition: report.snapshot.version for report in reports if report.stage == operator.stage}
+    digests = {task: dict(version.shared) if version else {} for task, version in versions.items()}
+    shared = [digests[task].get(operator.uid) for task in range(operator.parallelism)]
+    other = next((task for task, digest in enumerate(shared) if digest != shared[0]), None)
+    if other is not None:
+        node = operator.node
+        raise errors.UserFunctionError(
+            f"the broadcast state of operator {node.name!r} (uid {operator.uid}) is not the same in subtasks 0 and "
+            f"{other}: {_ADVICE}\n  operator defined at {node.call_site}"
+        )

@@ -23,10 +23,9 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
 from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
-from headrace.connectors.source import KeptClients, SourceRecords
+from headrace.connectors.source import SourceRecords
 from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
-from headrace.operators.base import ProcessLocalCache
 from headrace.operators.user_code import EpochCancelledError, name_source, user_error
 from headrace.runtime.task.messages import (
     REPORTED,
@@ -39,13 +38,7 @@ from headrace.runtime.task.messages import (
     TaskReport,
     hands_on,
 )
-from headrace.runtime.task.operator_chain import (
-    ChainedOperator,
-    ChainedSource,
-    ChainNode,
-    OperatorChain,
-    TaskProcess,
-)
+from headrace.runtime.task.operator_chain import ChainCache, ChainedOperator, ChainedSource, ChainNode, OperatorChain
 from headrace.runtime.task.outputs import EXCHANGE
 from headrace.runtime.task.task_clock import TaskClock, TaskTimes, ignore
 from headrace.storage.folder import Folder
@@ -75,12 +68,6 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
-
-
-Task = tuple[int, int]
-"""A stage, and a task of it."""
-Mark = tuple[str, int, int]
-"""The epoch that a chain has done: the job's id, the generation, the epoch's number."""
 
 
 _MANY: Final = 4096
@@ -302,104 +289,6 @@ def _progress(member: ChainedOperator) -> OperatorProgress:
     timestamps = member.timestamps
     generator = None if timestamps is None else timestamps.generator_state()
     return OperatorProgress(member.valve.watermark, member.output.watermark, generator)
-
-
-_MOST_CACHED_BYTES: Final = 128 << 20
-"""So much is kept at most of what operators have cached whose tasks have moved to another process."""
-
-
-class ChainCache:
-    """The chains of one process, each with the epoch that it did last.
-
-    An epoch is known by its number, yet it may have been run more than once: what a task here did may be superseded by
-    what the same task did elsewhere, and functions need not be deterministic. So a chain has to hold the very state
-    that the next epoch begins with.
-
-    Connections of readers and writers outlast their chains, but not the generation: what comes after a failure has its
-    own. What operators have cached outlasts their chains, as it changes no result: tasks of one machine change places
-    between its processes again and again. Of a chain that has failed it is dropped, since it may be in disorder.
-
-    Args:
-        blob: the job.
-        clock: measures its tasks.
-    """
-
-    def __init__(self, blob: SerializedJob, clock: TaskClock) -> None:
-        self._blob = blob
-        self._clock = clock
-        self._chains: dict[Task, tuple[OperatorChain, Mark]] = {}
-        self._taken: set[OperatorChain] = set()
-        self._caches: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
-        self._clients = KeptClients()
-        self._clients_of: tuple[str, int] | None = None
-
-    def take(self, stage: int, partition: int, context: EpochContext) -> OperatorChain:
-        """The chain that can go on with an epoch of a task, or a new one, which is to be opened."""
-        run = (context.job_id, context.generation)
-        before = (*run, context.previous)
-        self._close_stale({before, (*run, context.epoch)})
-        if self._clients_of != run:  # the connections of another run of the job may still do what is not its own
-            self._clients.close()
-            self._clients_of = run
-        start = context.partitions.get((stage, partition))
-        chain, mark = self._chains.pop((stage, partition), (None, None))
-        if chain is not None:
-            if mark == before and chain.stands_at(start):
-                self._taken.add(chain)
-                return chain
-            self._retire((stage, partition), chain)
-        cache = self._caches.pop((stage, partition), {})
-        chain = OperatorChain(self._blob, context, stage, partition, cache, TaskProcess(self._clients, self._clock))
-        self._taken.add(chain)
-        return chain
-
-    def put_back(self, chain: OperatorChain, context: EpochContext) -> None:
-        """Takes back a chain that has done an epoch; it is closed when there is nothing more for it to do."""
-        if not (context.is_last or self._blob.fresh_instances):
-            self._chains[chain.stage.index, chain.partition] = (
-                chain,
-                (context.job_id, context.generation, context.epoch),
-            )
-        else:
-            chain.close()
-        self._taken.discard(chain)
-        if context.is_last:
-            self._clients.close()
-
-    def drop(self, chain: OperatorChain) -> None:
-        """Close a chain that has not done its epoch."""
-        chain.drop()
-        self._taken.discard(chain)
-
-    def drop_taken(self) -> None:
-        """The same with all whose tasks were interrupted."""
-        for chain in tuple(self._taken):
-            self.drop(chain)
-
-    def close(self) -> None:
-        """Close them all; nobody waits for them any more."""
-        chains, self._chains = self._chains, {}
-        for chain, _ in chains.values():
-            chain.drop()
-        self._clients.close()
-
-    def _close_stale(self, current: set[Mark]) -> None:
-        """Close what did neither this epoch nor the one before: its task has moved to another process since."""
-        for task, (chain, mark) in list(self._chains.items()):
-            if mark not in current:
-                del self._chains[task]
-                self._retire(task, chain)
-
-    def _retire(self, task: Task, chain: OperatorChain) -> None:
-        """Drop a chain that has done its epoch; what it has cached stays, as long as that is not too much."""
-        chain.drop()
-        self._caches[task] = chain.cache
-        while sum(map(_size_of, self._caches.values())) > _MOST_CACHED_BYTES:
-            del self._caches[next(iter(self._caches))]
-
-
-def _size_of(cache: Mapping[str, Mapping[str, ProcessLocalCache]]) -> int:
-    return sum(each.nbytes for of_operator in cache.values() for each in of_operator.values())
 
 
 _CONTEXT_EDGE = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +70,7 @@ class OrderedRows:
         counts = np.diff(starts, append=self.segments.total)
         return np.repeat(starts, counts), np.repeat(starts + counts, counts)
 
-    def _search(self, ids: Longs, codes: Longs, side: str) -> Longs:
+    def _search(self, ids: Longs, codes: Longs, side: Literal["left", "right"]) -> Longs:
         """Positions at which codes would be inserted among those of keys."""
         own, step = self.codes, 0
         if len(own):
@@ -78,11 +78,11 @@ class OrderedRows:
             step = highest - lowest + 2
         if step * len(self.segments) >= 1 << _SIGNED_BITS:
             different, own = np.unique(own, return_inverse=True)
-            codes = np.searchsorted(different, codes, side=side)  # type: ignore[call-overload]
+            codes = np.searchsorted(different, codes, side=side)
             lowest, highest, step, side = 0, len(different) - 1, len(different) + 1, "left"
         packed = self.segments.ids * step + (own - lowest)
         wanted = ids * step + (np.clip(codes, lowest, highest + 1) - lowest)
-        before = np.searchsorted(packed, wanted, side=side)  # type: ignore[call-overload]
+        before = np.searchsorted(packed, wanted, side=side)
         found: Longs = np.where(codes < lowest, self.segments.starts[ids], before)
         return found
 

@@ -19,7 +19,7 @@ from headrace.common.batch import Batch, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import UnsupportedOperationError
 from headrace.operators.arrays import fixed_width
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Operator, OperatorContext
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.window.columnar.accumulators import (
     MOST_PAIRS,
     Accumulators,
@@ -444,7 +444,7 @@ def columnar_operator(
     definition: WindowDefinition,
     windows: ColumnarWindows,
     interval: FiringInterval | None,
-) -> Operator:
+) -> KeyedOperator:
     """The operator for built-in aggregates over windows.
 
     Args:
