@@ -330,7 +330,11 @@ class GroupBinder(ExpressionBinder):
         """The projection to the columns that are read; a constant for ``COUNT(*)`` alone, as in Calcite."""
         if not self.inputs:
             return Project(source, (Literal(0, type=INT.not_null()),), ("$f0",))
-        return Project(source, tuple(self.inputs), unique_names(self.input_names))
+        names = unique_names(self.input_names)
+        columns = [each.index for each in self.inputs if isinstance(each, InputRef)]
+        if columns == list(range(len(source.schema))) and names == source.schema.names:
+            return source
+        return Project(source, tuple(self.inputs), names)
 
 
 def window_part_type(part: str, window: Scalar) -> tuple[LogicalType, TimeAttribute | None]:

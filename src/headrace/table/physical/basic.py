@@ -217,7 +217,7 @@ def materialized(scalar: Scalar, given: Schema) -> Scalar:
         is_time = isinstance(node, InputRef) and given[node.index].time is not None
         return Cast(node, type=node.type) if is_time else node
 
-    if isinstance(scalar, InputRef) or (isinstance(scalar, Cast) and isinstance(scalar.operand, InputRef)):
+    if isinstance(scalar, InputRef) or (isinstance(scalar, Cast) and scalar.type == scalar.operand.type):
         return scalar
     return scalar.transform(cast)
 

@@ -20,6 +20,7 @@ from headrace.table.physical.node import PhysicalNode, unique_names
 from headrace.table.physical.translation import record_type
 from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
 from headrace.table.physical.window_phases import in_two_phases
+from headrace.table.rules.conditions import either
 
 _BIGINT: Final = bigint().not_null()
 GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
@@ -37,7 +38,8 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
     """The plan of an aggregate with grouping sets over its input."""
     group, width = aggregate.group, len(source.schema)
     # Arguments that are also grouping columns are copied, since expansion sets grouping columns to null.
-    looked_at = {index for call in aggregate.calls for index in (*call.operands, call.filter) if index is not None}
+    calls = [call for call in aggregate.calls if call.function not in GROUPING_FUNCTIONS]
+    looked_at = {index for call in calls for index in (*call.operands, call.filter) if index is not None}
     kept = {index: width + place for place, index in enumerate(sorted(looked_at.intersection(group)))}
     places = {index: index for index in range(width)} | kept
     projections = tuple(
@@ -46,7 +48,6 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
     )
     names = unique_names([*source.schema.names, *(source.schema.names[index] for index in kept), "$e"])
     expand = Expand(source, projections, tuple(_number(group, keys) for keys in aggregate.grouping_sets), names)
-    calls = [call for call in aggregate.calls if call.function not in GROUPING_FUNCTIONS]
     number = width + len(kept)
     called = aggregate.names[len(group) :]
     named = [
@@ -87,12 +88,16 @@ def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
 def _grouping(aggregate: logical.Aggregate, call: AggregateCall, number: Scalar) -> Scalar:
     """The value of ``GROUPING``: a bit for each operand, set where the grouping set leaves it out."""
     values = {_number(aggregate.group, keys): _number(call.operands, keys) for keys in aggregate.grouping_sets}
+    *others, last = dict.fromkeys(values.values())
     branches = [
-        Branch(Call("=", (number, _literal(key)), type=BOOLEAN.not_null()), _literal(value))
-        for key, value in list(values.items())[:-1]
+        Branch(either([_is_number(number, key) for key in values if values[key] == value]), _literal(value))
+        for value in others
     ]
-    last = _literal(list(values.values())[-1])
-    return Case(tuple(branches), last, type=_BIGINT) if branches else last
+    return Case(tuple(branches), _literal(last), type=_BIGINT) if branches else _literal(last)
+
+
+def _is_number(number: Scalar, key: int) -> Scalar:
+    return Call("=", (number, _literal(key)), type=BOOLEAN.not_null())
 
 
 def _literal(value: int) -> Literal:

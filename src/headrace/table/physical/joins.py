@@ -132,6 +132,7 @@ class Join(AnyJoin):
 
     Attributes:
         ttl: the time to live of each input's rows, from a hint.
+        has_mini_batches: whether mini-batches are enabled, which plans show. Its changes are those of single records.
     """
 
     name: ClassVar[str] = "Join"
@@ -140,6 +141,7 @@ class Join(AnyJoin):
         needs=lambda node, index, wanted: node.needed(index, wanted),
     )
     ttl: tuple[str | None, str | None] = (None, None)
+    has_mini_batches: bool = False
 
     @property
     def only_forwards(self) -> bool:
@@ -178,6 +180,12 @@ class Join(AnyJoin):
         yield from super().terms(text)
         yield "leftInputSpec", _SPECS[self.state_of(0).uniqueness]
         yield "rightInputSpec", _SPECS[self.state_of(1).uniqueness]
+        if self.has_mini_batches:
+            yield "miniBatch", "true"
+
+    @property
+    def identity(self) -> str:
+        return replace(self, has_mini_batches=False).identity if self.has_mini_batches else super().identity
 
     def hint_terms(self) -> Terms:
         said = [f"{name}={ttl}" for name, ttl in zip(("LEFT", "RIGHT"), self.ttl, strict=True) if ttl is not None]

@@ -30,6 +30,8 @@ def _inputs(relation: Relation) -> Sequence[Relation]:
         return relation.input.inputs
     if isinstance(relation, logical.Sink):
         return (_merged(relation.input),)
+    if isinstance(relation, logical.SetOperation) and len(relation.arms) > 2:  # Calcite's have two inputs
+        return (replace(relation, arms=relation.arms[:-1]), relation.arms[-1])
     return relation.inputs
 
 
@@ -90,9 +92,9 @@ def _watermark(assigner: logical.WatermarkAssigner) -> Terms:
 
 
 def _project(project: logical.Project) -> Terms:
-    yield from zip(unique_names(project.names), map(_text, project.expressions), strict=True)
     if project.correlation is not None:
         yield "variablesSet", f"[{project.correlation}]"
+    yield from zip(unique_names(project.names), map(_text, project.expressions), strict=True)
 
 
 def _filter(relation: logical.Filter) -> Terms:

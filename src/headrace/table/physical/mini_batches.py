@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Final
 
 from headrace.common.configuration import Configuration
@@ -17,6 +17,7 @@ from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_LATENCY, M
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Exchange, TableSourceScan, WatermarkAssigner
 from headrace.table.physical.group_windows import GroupWindowAggregate
+from headrace.table.physical.joins import Join
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.phases import merging_texts, partial_texts
@@ -137,7 +138,13 @@ def with_mini_batches(root: PhysicalNode, settings: Configuration) -> PhysicalNo
         raise PlanningError(f"{MINI_BATCH.key} needs {MINI_BATCH_SIZE.key}: set it to 5000, say")
     if settings.get(AGG_PHASES) != "ONE_PHASE":
         root = _in_two_phases(root)
+    root = _with_batched_joins(root)
     return _Assigners(settings.get(MINI_BATCH_LATENCY)).under(root, _BY_CLOCK, is_root=True)
+
+
+def _with_batched_joins(node: PhysicalNode) -> PhysicalNode:
+    node = node.with_inputs([_with_batched_joins(child) for child in node.inputs])
+    return replace(node, has_mini_batches=True) if isinstance(node, Join) else node
 
 
 def _in_two_phases(node: PhysicalNode) -> PhysicalNode:

@@ -95,7 +95,7 @@ class Rank(PhysicalNode):
 
     @property
     def requires_watermark(self) -> bool:
-        return self.is_deduplication and self.input.schema[self.order_by[0].index].time is TimeAttribute.ROWTIME
+        return bool(self.order_by) and self.input.schema[self.order_by[0].index].time is TimeAttribute.ROWTIME
 
     def terms(self, text: ScalarText) -> Terms:
         schema = self.input.schema

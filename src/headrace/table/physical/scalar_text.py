@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from headrace.common.logical_types import (
@@ -21,6 +22,7 @@ from headrace.common.logical_types import (
     RowType,
     TypeRoot,
 )
+from headrace.table.functions.types import INT
 from headrace.table.logical.match import PatternAggregate, PatternRef
 from headrace.table.logical.scalars import (
     Call,
@@ -51,6 +53,7 @@ _INFIX: Final = _SIMPLE_BINARY - {"IS DISTINCT FROM", "IS NOT DISTINCT FROM"} | 
     "SIMILAR TO",
     "||",
 }
+_ORDERED: Final = frozenset(("<", "<=", ">", ">="))
 _POSTFIX: Final = frozenset(
     f"IS {negation}{what}" for negation in ("", "NOT ") for what in ("NULL", "TRUE", "FALSE", "UNKNOWN")
 )
@@ -283,10 +286,13 @@ class _PhysicalText(CalciteText):
 
     def _operand(self, call: Call, index: int) -> str:
         operand = call.operands[index]
-        if call.function in ("=", "<>") and isinstance(operand, Literal) and isinstance(operand.value, str):
+        if len(call.operands) == 2 and isinstance(operand, Literal) and operand.value is not None:
             kind = call.operands[1 - index].type
-            if _is_varchar(kind):
-                return self.literal(replace(operand, type=kind), typed=True)
+            if call.function in ("=", "<>") and _shows_type(replace(operand, type=kind.not_null())):
+                if not isinstance(operand.value, str) or _is_varchar(kind):
+                    return self.literal(replace(operand, type=kind), typed=True)
+            elif call.function in _ORDERED and isinstance(operand.value, Decimal):
+                return self.literal(replace(operand, type=_type_as_written(operand)), typed=None)
         return super()._operand(call, index)
 
     def _search(self, search: Search) -> str:
@@ -438,6 +444,14 @@ def _infix_literal(literal: Literal) -> str:
     if isinstance(literal.type, IntervalType):
         return f"{text}:{calcite_type(literal.type)}"
     return text.removeprefix("_UTF-16LE")
+
+
+def _type_as_written(literal: Literal) -> LogicalType:
+    """The type of a decimal constant by its digits."""
+    _, digits, exponent = literal.value.as_tuple()
+    if exponent >= 0:
+        return INT.not_null()
+    return AtomicType(TypeRoot.DECIMAL, max(len(digits), -exponent), -exponent, nullable=False)
 
 
 def _is_varchar(kind: LogicalType) -> bool:

@@ -74,12 +74,11 @@ class Search(Scalar):
 
 def simplified(scalar: Scalar) -> Scalar:
     """A condition in the form that plans show."""
-    if not isinstance(scalar, Call):
-        return scalar
-    if scalar.function == "NOT":
+    if isinstance(scalar, Call) and scalar.function == "NOT":
         return _negated(scalar)
-    if scalar.function not in ("AND", "OR"):
-        return scalar
+    if not isinstance(scalar, Call) or scalar.function not in ("AND", "OR"):
+        parts = scalar.parts(Scalar)
+        return scalar.with_parts(Scalar, list(map(simplified, parts))) if parts else scalar
     is_and = scalar.function == "AND"
     parts = [part for each in scalar.operands for part in _parts(simplified(each), scalar.function)]
     parts = list(dict.fromkeys(parts))

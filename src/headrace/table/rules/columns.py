@@ -79,6 +79,17 @@ def _without_identity(project: logical.Project) -> Relation:
     return project.input if is_identity and len(below) == len(project.expressions) else project
 
 
+def _below_projections(relation: Relation) -> Relation:
+    """The relation whose rows projections compute, where only their number matters."""
+    while isinstance(relation, logical.Project) and not _has_subquery(relation):
+        relation = relation.input
+    return relation
+
+
+def _has_subquery(project: logical.Project) -> bool:
+    return any(isinstance(node, Subquery) for each in project.expressions for node in each.walk())
+
+
 @dataclass(frozen=True)
 class Pruner:
     """Prunes one tree, from the top down.
@@ -111,13 +122,13 @@ class Pruner:
 
     def _project(self, project: logical.Project, needed: Needed) -> Pruned:
         nodes = [node for each in project.expressions for node in each.walk()]
-        if any(isinstance(node, Subquery) for node in nodes):
+        if _has_subquery(project):
             return self.opaque(project)
         kept, read = needed or (0,), refs(*(project.expressions[index] for index in needed or (0,)))
         if any(isinstance(node, OverCall) for node in nodes):
             kept, read = tuple(range(len(project.expressions))), tuple(sorted(refs(*project.expressions)))
         expressions = [project.expressions[index] for index in kept]
-        below = self.prune(project.input, read)
+        below = self.prune(project.input if read else _below_projections(project.input), read)
         moves = tuple(moved(each, below.places) for each in expressions)
         made = replace(project, input=below.relation, expressions=moves, names=tuple(project.names[i] for i in kept))
         return Pruned(_without_identity(made), kept)
@@ -154,20 +165,29 @@ class Pruner:
         keys = tuple(key.moved(below.places) for key in sort.keys)
         return Pruned(replace(sort, input=below.relation, keys=keys), below.kept)
 
-    def _aggregate(self, aggregate: logical.Aggregate, _: Needed) -> Pruned:
+    def _aggregate(self, aggregate: logical.Aggregate, needed: Needed) -> Pruned:
+        width = len(aggregate.group)
+        kept = sorted({*range(width), *needed}) or [0]
+        if len(kept) < len(aggregate.schema):
+            names = tuple(aggregate.names[index] for index in kept)
+            calls = tuple(aggregate.calls[index - width] for index in kept[width:])
+            aggregate = replace(aggregate, calls=calls, names=names)
+        return Pruned(self._read_by(aggregate), tuple(kept))
+
+    def _read_by(self, aggregate: logical.Aggregate) -> Relation:
+        """An aggregate over the columns that it reads."""
         read = {*aggregate.group, *(index for call in aggregate.calls for index in call.columns)}
         below = self.prune(aggregate.input, tuple(sorted(read)))
         places = below.places
         if len(places) == len(aggregate.input.schema):
-            return _all(replace(aggregate, input=below.relation))
-        made = replace(
+            return replace(aggregate, input=below.relation)
+        return replace(
             aggregate,
             input=below.relation,
             group=tuple(places[index] for index in aggregate.group),
             grouping_sets=tuple(tuple(places[index] for index in keys) for keys in aggregate.grouping_sets),
             calls=tuple(call.moved(places) for call in aggregate.calls),
         )
-        return _all(made)
 
     def _set_operation(self, operation: logical.SetOperation, needed: Needed) -> Pruned:
         if not operation.is_all or operation.operator is not logical.SetOperator.UNION:

@@ -52,7 +52,27 @@ def _filtered(relation: Filter, compiler: ExpressionCompiler) -> Relation:
 
 
 def _folded(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
-    return scalar.transform(_reached).transform(lambda node: _value(node, compiler) if _is_constant(node) else node)
+    def fold(node: Scalar) -> Scalar:
+        if _is_constant(node):
+            return _value(node, compiler)
+        if isinstance(node, Call) and node.function in _AS_WRITTEN:
+            return node
+        parts = node.parts(Scalar)
+        if not any(map(_is_converted, parts)):
+            return node
+        return node.with_parts(Scalar, [_value(each, compiler) if _is_converted(each) else each for each in parts])
+
+    found = scalar.transform(_reached).transform(fold)
+    return _value(found, compiler) if _is_converted(found) else found
+
+
+_AS_WRITTEN: Final = frozenset(("+", "-", "*", "/", "%"))
+"""Functions of numbers of different types, whose constants stay in the type in which they are written."""
+
+
+def _is_converted(scalar: Scalar) -> bool:
+    """Return whether a scalar is a constant that is converted to the type that a function takes."""
+    return isinstance(scalar, Cast) and scalar.is_implicit and isinstance(scalar.operand, Literal)
 
 
 def _reached(scalar: Scalar) -> Scalar:
@@ -82,7 +102,9 @@ def _is(scalar: Scalar, value: bool) -> bool:
 def _is_constant(scalar: Scalar) -> bool:
     if not isinstance(scalar, Call | Cast | Case) or not isinstance(scalar.type, AtomicType | IntervalType):
         return False
-    if not scalar.children or not all(isinstance(each, Literal) for each in scalar.children):
+    if _is_converted(scalar) or not scalar.children:
+        return False
+    if not all(isinstance(each, Literal) or _is_converted(each) for each in scalar.children):
         return False
     if not isinstance(scalar, Call):
         return True
@@ -109,7 +131,7 @@ def _python(found: pa.Scalar, scalar: Scalar) -> Any:
     kind = scalar.type
     if isinstance(scalar, Cast) and isinstance(scalar.operand, Literal) and isinstance(found.as_py(), Decimal):
         whole = scalar.operand.value
-        if isinstance(whole, int):
+        if isinstance(whole, int | Decimal) and Decimal(whole) == found.as_py():
             return Decimal(whole)  # with the scale as written
     is_integer = isinstance(kind, IntervalType) or (isinstance(kind, AtomicType) and kind.root in _INTEGERS)
     if not found.is_valid or not is_integer:
