@@ -299,7 +299,11 @@ class OverFunction(Part):
 
 @dataclass(frozen=True)
 class OverAggregate(Relation):
-    """Functions over one window of rows, in columns appended to those of the input."""
+    """Functions over one window of rows, in columns appended to those of the input.
+
+    Attributes:
+        shows_all: whether plans show it over all columns of its input.
+    """
 
     input: Relation
     partition_by: tuple[int, ...]
@@ -307,6 +311,7 @@ class OverAggregate(Relation):
     frame: Frame
     calls: tuple[OverFunction, ...]
     names: tuple[str, ...]
+    shows_all: bool = False
 
     @cached_property
     def schema(self) -> Schema:

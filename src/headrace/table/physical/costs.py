@@ -8,14 +8,13 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.table.functions.kernels.spelling import double_text
 from headrace.table.logical.scalars import Call, InputRef, Scalar, input_refs
-from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, Union, ValuesScan
 from headrace.table.physical.joins import AnyJoin
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.ranks import Rank
+from headrace.table.physical.sizes import size_of
 from headrace.table.physical.sorts import SortLimit
 
 _UNKNOWN_ROWS: Final = 1e8
@@ -31,16 +30,6 @@ _HASHING: Final = 8.0
 _SINGLE: Final = 1.0
 _COMPARISON: Final = 20.0
 _JOIN: Final = 200.0
-
-_SIZES: Final = {
-    **dict.fromkeys((TypeRoot.BOOLEAN, TypeRoot.TINYINT), 1.0),
-    TypeRoot.SMALLINT: 2.0,
-    **dict.fromkeys((TypeRoot.INTEGER, TypeRoot.FLOAT, TypeRoot.DATE, TypeRoot.TIME), 4.0),
-    **dict.fromkeys((TypeRoot.BIGINT, TypeRoot.DOUBLE), 8.0),
-}
-_OTHER_SIZE: Final = 12.0
-"""The bytes of texts, decimals and timestamps."""
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -126,12 +115,6 @@ def selectivity(condition: Scalar | None) -> float:
             return _SELECTIVITY.get(function, _OTHER_SELECTIVITY)
 
 
-def _size(schema: Schema) -> float:
-    """The bytes of a row."""
-    roots = [kind.root if isinstance(kind, AtomicType) else None for kind in schema.types]
-    return sum(_OTHER_SIZE if root is None else _SIZES.get(root, _OTHER_SIZE) for root in roots)
-
-
 def _is_computed(scalar: Scalar) -> bool:
     return not isinstance(scalar, InputRef) and any(True for _ in input_refs(scalar))
 
@@ -139,7 +122,7 @@ def _is_computed(scalar: Scalar) -> bool:
 def _cost_of_exchange(exchange: Exchange, estimate: Estimate) -> Cost:
     rows = estimate.rows_read
     cpu = _SERIALIZATION + (_HASHING if exchange.keys else _SINGLE)
-    return Cost(rows, rows * cpu, network=rows * _size(exchange.schema))
+    return Cost(rows, rows * cpu, network=rows * size_of(exchange.schema))
 
 
 def _cost_of_sort(sort: SortLimit, estimate: Estimate) -> Cost:
@@ -157,7 +140,7 @@ _ROWS: Final[dict[type[PhysicalNode], Callable[[Any, Estimate], float]]] = {
 }
 _COSTS: Final[dict[type[PhysicalNode], Callable[[Any, Estimate], Cost]]] = {
     ValuesScan: lambda _, estimate: Cost(estimate.rows, 1.0),
-    TableSourceScan: lambda node, it: Cost(it.rows, it.rows, it.rows * _size(node.schema)),
+    TableSourceScan: lambda node, it: Cost(it.rows, it.rows, it.rows * size_of(node.schema)),
     Calc: lambda node, it: Cost(it.rows, it.rows * sum(map(_is_computed, node.expressions))),
     Union: lambda _, estimate: Cost(estimate.rows, estimate.rows),
     Exchange: _cost_of_exchange,

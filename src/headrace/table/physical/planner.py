@@ -27,6 +27,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     window_functions,
     window_joins,
 )
+from headrace.table.physical.batch_exchanges import with_kept_distributions
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
@@ -42,6 +43,7 @@ from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.optimizer import optimized
+from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.rules.scan_push_down import with_pushed_down
 from headrace.table.rules.scans import with_projected_scans
 
@@ -59,18 +61,22 @@ class Planner:
     settings: Configuration
 
     @refuses_depth
-    def plan(self, relations: Sequence[Relation], *, is_collected: bool = False) -> list[PhysicalNode]:
+    def plan(
+        self, relations: Sequence[Relation], *, is_collected: bool = False, is_shown: bool = False
+    ) -> list[PhysicalNode]:
         """The physical plans of statements that become one job.
 
         Args:
             relations: their logical plans.
             is_collected: whether the program collects the rows, which then include ``UPDATE_BEFORE``.
+            is_shown: whether the plans are only shown.
 
         Raises:
             PlanningError: when no plan can compute them.
         """
         context = ConversionContext(self.is_batch, self.settings)
-        logical = [optimized(relation, context.is_upsert, context.time_zone) for relation in relations]
+        purpose = PlanPurpose(is_shown, self.is_batch)
+        logical = [optimized(relation, context.is_upsert, context.time_zone, purpose) for relation in relations]
         pushed = with_pushed_down(
             logical,
             lambda scan: table_source(scan, context),
@@ -92,7 +98,7 @@ class Planner:
         Raises:
             PlanningError: when no operators compute them.
         """
-        roots = self.plan(relations)
+        roots = self.plan(relations, is_shown=True)
         with_mode, with_cost = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.ESTIMATED_COST in details
         with_advice = ExplainDetail.PLAN_ADVICE in details
         advice = advice_on(roots, self.settings) if with_advice else []
@@ -102,10 +108,11 @@ class Planner:
         below = f"{advice_text(advice)}\n\n" if with_advice else ""
         text = batch_text if self.is_batch else calcite_text
         physical = physical_text(roots, text, with_mode=with_mode, with_cost=with_cost, advice=advice)
+        executed = [with_kept_distributions(root) for root in roots] if self.is_batch else roots
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
             f"== {title} ==\n{physical}\n\n{below}"
-            f"== Optimized Execution Plan ==\n{execution_text(roots, execution_scalar_text)}\n"
+            f"== Optimized Execution Plan ==\n{execution_text(executed, execution_scalar_text)}\n"
         )
 
     def _with_modes(self, root: PhysicalNode, relation: Relation, *, is_collected: bool) -> PhysicalNode:

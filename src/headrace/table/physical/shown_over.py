@@ -12,8 +12,10 @@ from headrace.table.functions.types import BIGINT, INT
 from headrace.table.logical.relations import OverFunction
 from headrace.table.logical.scalars import BOOLEAN, Branch, Call, Case, Cast, InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema
+from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.node import PhysicalNode, names_text, order_text
 from headrace.table.physical.phases import Phase
+from headrace.table.physical.sizes import size_of
 
 _INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
 
@@ -119,4 +121,27 @@ def _sorted(over: OverNode) -> PhysicalNode:
     source = over.input
     keys = [f"{source.schema.names[index]} ASC" for index in over.partition_by]
     keys += [order_text(over.order_by, source.schema)] if over.order_by else []
-    return Phase(source, source.schema, "Sort", (("orderBy", names_text(keys)),)) if keys else source
+    sort = (("orderBy", names_text(keys)),)
+    used = {*over.partition_by, *(key.index for key in over.order_by)}
+    calc = source.input if isinstance(source, Exchange) else None
+    if not keys or not isinstance(calc, Calc) or calc.condition is not None or not _is_wider(calc):
+        return Phase(source, source.schema, "Sort", sort) if keys else source
+    # The projection makes rows wider: it is computed where they have arrived, and are sorted, if the keys allow it.
+    places = [_place(calc, key) for key in source.keys or ()]
+    if any(place is None for place in places):
+        return Phase(source, source.schema, "Sort", sort)
+    exchange = Exchange(calc.input, tuple(place for place in places if place is not None))
+    if any(_place(calc, index) is None for index in used):
+        return Phase(replace(calc, input=exchange), source.schema, "Sort", sort)
+    return replace(calc, input=Phase(exchange, exchange.schema, "Sort", sort))
+
+
+def _is_wider(calc: Calc) -> bool:
+    return size_of(calc.schema) > size_of(calc.input.schema)
+
+
+def _place(calc: Calc, index: int) -> int | None:
+    """The column of the input that a column of a projection is, by the same name; None for computed ones."""
+    found = calc.expressions[index]
+    is_same = isinstance(found, InputRef) and calc.input.schema.names[found.index] == calc.schema.names[index]
+    return found.index if is_same and isinstance(found, InputRef) else None

@@ -15,6 +15,8 @@ from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery, input_refs, moved
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.rules.normalize import Normalize
+from headrace.table.rules.over import shows_all
+from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.rules.rank import Rank
 from headrace.table.rules.temporal import LookupJoin, TemporalJoin
 
@@ -40,14 +42,17 @@ class Pruned:
         return {before: now for now, before in enumerate(self.kept)}
 
 
-def pruned(relation: Relation, *, through_watermarks: bool = True) -> Relation:
+def pruned(
+    relation: Relation, *, through_watermarks: bool = True, purpose: PlanPurpose = PlanPurpose()
+) -> Relation:
     """The relation without unused columns.
 
     Args:
         relation: the relation.
         through_watermarks: whether computed columns below a table's watermark may be pruned, too.
+        purpose: what the plan is for.
     """
-    return Pruner(through_watermarks).whole(relation)
+    return Pruner(through_watermarks, purpose).whole(relation)
 
 
 def projected(relation: Relation, indices: Sequence[int]) -> Relation:
@@ -96,9 +101,11 @@ class Pruner:
 
     Attributes:
         through_watermarks: whether columns below watermarks may be pruned.
+        purpose: what the plan is for.
     """
 
     through_watermarks: bool
+    purpose: PlanPurpose
 
     def prune(self, relation: Relation, needed: Needed) -> Pruned:
         """A relation pruned to at least the needed columns."""
@@ -126,6 +133,8 @@ class Pruner:
             return self.opaque(project)
         kept, read = needed or (0,), refs(*(project.expressions[index] for index in needed or (0,)))
         if any(isinstance(node, OverCall) for node in nodes):
+            if self.purpose.is_shown and shows_all(project, self.purpose):
+                return self.opaque(project)
             kept, read = tuple(range(len(project.expressions))), tuple(sorted(refs(*project.expressions)))
         expressions = [project.expressions[index] for index in kept]
         below = self.prune(project.input if read else _below_projections(project.input), read)
@@ -260,6 +269,8 @@ class Pruner:
 
     def _over(self, over: logical.OverAggregate, needed: Needed) -> Pruned:
         width = len(over.input.schema)
+        if over.shows_all:
+            needed = distinct(needed, range(width))
         read = {index for index in needed if index < width} | {*over.partition_by}
         read |= {key.index for key in over.order_by} | {index for call in over.calls for index in call.operands}
         wanted = sorted(read) or [0]

@@ -10,6 +10,7 @@ from headrace.table.rules.group_windows import with_group_windows
 from headrace.table.rules.joins import with_columns_of_keys
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
+from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.rules.push_down import with_filters_below, with_sorts_below
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
@@ -17,16 +18,20 @@ from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
 
 
-def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str) -> Relation:
+def optimized(
+    relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str, purpose: PlanPurpose = PlanPurpose()
+) -> Relation:
     """Applies all rules.
 
     Args:
         relation: the logical plan of a statement.
         is_upsert: whether a table's source gives upserts, which have to be normalized.
         time_zone: the session time zone.
+        purpose: what the plan is for.
     """
     relation = with_joins_for_subqueries(with_temporal_joins(relation))
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
     relation = with_columns_of_keys(with_filters_below(with_empty_inputs(relation)))
-    ranked = with_sorts_below(with_ranks(with_filters_below(with_over_aggregates(pruned(relation)))))
-    return with_group_windows(pruned(ranked, through_watermarks=False))
+    over = with_over_aggregates(pruned(relation, purpose=purpose), purpose)
+    ranked = with_sorts_below(with_ranks(with_filters_below(over), purpose))
+    return with_group_windows(pruned(ranked, purpose=purpose, through_watermarks=False))

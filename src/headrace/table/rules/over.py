@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Filter, OverAggregate, OverFunction, Project, Relation
+from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.logical.scalars import Frame, InputRef, Literal, OrderKey, OverCall, Scalar, SortKey
 
 _RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
@@ -26,9 +27,79 @@ class _Window:
         return _Window(call.partition_by, call.order_by, None if call.function in _RANKS else call.frame)
 
 
-def with_over_aggregates(relation: Relation) -> Relation:
+def with_over_aggregates(relation: Relation, purpose: PlanPurpose) -> Relation:
     """The relation without ``OVER`` calls in projections and conditions (``QUALIFY``)."""
-    return relation.transform(_of_condition).transform(_split)
+    found = relation.transform(_of_condition)
+    if not purpose.is_shown:
+        return found.transform(_split)
+    shown = found.transform(lambda node: _as_shown(node, purpose))
+    return shown.transform(_below_filter) if purpose.is_batch else shown
+
+
+def _below_filter(relation: Relation) -> Relation:
+    """A filter of all columns of the input and those of calls, below which nothing is pruned in batch mode."""
+    project = relation.input if isinstance(relation, Filter) else None
+    if not isinstance(project, Project) or not isinstance(project.input, OverAggregate):
+        return relation
+    if project.names != project.input.schema.names:
+        return relation
+    return replace(relation, input=replace(project, input=replace(project.input, shows_all=True)))
+
+
+def shows_all(project: Project, purpose: PlanPurpose) -> bool:
+    """Return whether Flink's plan of ``OVER`` calls has all columns below them.
+
+    That is so where all columns of the input are selected, and for streams where nothing else is computed.
+    """
+    if is_identity(project):
+        return True
+    return not purpose.is_batch and all(map(_is_column, project.expressions)) and not _has_constants(project)
+
+
+def is_identity(project: Project) -> bool:
+    """Return whether a projection appends columns of ``OVER`` calls to all those of its input."""
+    width = len(project.input.schema)
+    first, rest = project.expressions[:width], project.expressions[width:]
+    is_same = all(isinstance(each, InputRef) and each.index == index for index, each in enumerate(first))
+    return is_same and len(first) == width and all(map(_is_plain_call, rest))
+
+
+def _is_column(scalar: Scalar) -> bool:
+    return isinstance(scalar, InputRef) or _is_plain_call(scalar)
+
+
+def _is_plain_call(scalar: Scalar) -> bool:
+    """Return whether a scalar is a call over columns, which plans show as such."""
+    if not isinstance(scalar, OverCall) or scalar.function in ("SUM", "AVG"):
+        return False
+    keys = (*scalar.operands, *scalar.partition_by, *(key.operand for key in scalar.order_by))
+    return all(isinstance(each, InputRef | Literal) for each in keys)
+
+
+def _has_constants(project: Project) -> bool:
+    """Return whether calls have literals as arguments, or as distances of their frames."""
+    calls = [each for each in project.expressions if isinstance(each, OverCall)]
+    bounds = [bound for call in calls for bound in (call.frame.low, call.frame.high)]
+    operands = [each for call in calls for each in call.operands]
+    return any(bound.offset is not None for bound in bounds) or any(isinstance(each, Literal) for each in operands)
+
+
+def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
+    """A projection with ``OVER`` calls as plans show it: below are all columns, and names are generated."""
+    made = _split(relation)
+    if made is relation or not isinstance(relation, Project) or not isinstance(made, Project):
+        return made
+    if not purpose.is_batch and shows_all(relation, purpose) and isinstance(made.input, OverAggregate):
+        made = replace(made, input=replace(made.input, shows_all=True))
+    if is_identity(relation):
+        return replace(made, names=made.input.schema.names)
+    if not all(map(_is_column, relation.expressions)):
+        return made
+    pairs = enumerate(zip(relation.expressions, made.names, strict=True))
+    names = tuple(f"${at}" if isinstance(each, OverCall) else name for at, (each, name) in pairs)
+    return replace(made, names=names)
+
+
 
 
 def _of_condition(relation: Relation) -> Relation:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from headrace.table.logical.relations import Filter, OverAggregate, Project, Relation
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, SortKey, conjuncts, substituted
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.rules.conditions import all_of
+from headrace.table.rules.purpose import PlanPurpose
 
 RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
 
@@ -40,9 +43,25 @@ class Rank(Relation):
         return Schema((*given, self.rank)) if self.shows_rank else given
 
 
-def with_ranks(relation: Relation) -> Relation:
-    """The relation with Top-N recognised."""
-    return relation.transform(_recognised).transform(_named)
+def with_ranks(relation: Relation, purpose: PlanPurpose) -> Relation:
+    """The relation with Top-N recognised. In batch mode ``ROW_NUMBER`` stays a function, as in Flink."""
+    found = relation.transform(lambda node: _recognised(node, purpose)).transform(_named)
+    return found.transform(_with_names_of_calls) if purpose.is_shown else found
+
+
+def _with_names_of_calls(relation: Relation) -> Relation:
+    """Give the results of ``OVER`` calls their node's column names wherever they are forwarded, as in Flink."""
+    if not isinstance(relation, Project):
+        return relation
+    given, pairs = relation.input.schema.names, zip(relation.expressions, relation.names, strict=True)
+    names = (
+        given[each.index] if isinstance(each, InputRef) and _OF_CALL.fullmatch(given[each.index]) else name
+        for each, name in pairs
+    )
+    return replace(relation, names=tuple(names)) if not isinstance(relation.input, OverAggregate) else relation
+
+
+_OF_CALL: Final = re.compile(r"w\d+\$o\d+")
 
 
 def _named(relation: Relation) -> Relation:
@@ -66,12 +85,14 @@ def _below(relation: Relation) -> Rank | None:
     return relation if isinstance(relation, Rank) else None
 
 
-def _recognised(relation: Relation) -> Relation:
+def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
     if not isinstance(relation, Filter) or relation.correlation is not None:
         return relation
     project = relation.input if isinstance(relation.input, Project) else None
     over = relation.input if project is None else project.input
     if not isinstance(over, OverAggregate) or len(over.calls) != 1 or over.calls[0].function not in RANKS:
+        return relation
+    if purpose.is_batch and over.calls[0].function == "ROW_NUMBER":
         return relation
     condition = relation.condition if project is None else substituted(relation.condition, project.expressions)
     column = len(over.input.schema)
