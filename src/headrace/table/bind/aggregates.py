@@ -317,8 +317,7 @@ class GroupBinder(ExpressionBinder):
             hints: the hints of SELECT.
         """
         for index in range(self.group):
-            if self.input_names[index].startswith("$f"):
-                self.input_names[index] = names.get(index, self.input_names[index])
+            self.input_names[index] = names.get(index, self.input_names[index])
         source = self._input_of(source)
         group = tuple(range(self.group))
         group_names = [self.input_names[index] for index in group]

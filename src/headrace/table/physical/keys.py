@@ -48,9 +48,12 @@ def _keeps_apart(cast: Cast) -> bool:
 
 
 def renamed_keys(keys: Keys, places: dict[int, list[int]]) -> Keys:
-    """Keys of an input, renamed to forwarded columns; keys with a column that is not forwarded are lost."""
+    """Keys of an input, renamed to forwarded columns.
+
+    Keys with a column that is not forwarded are lost, and without any column so is that of a single row, as in Flink.
+    """
     found: set[frozenset[int]] = set()
-    for key in keys:
+    for key in keys if places else ():
         choices: Sequence[Sequence[int]] = [places.get(column, ()) for column in sorted(key)]
         found |= {frozenset(chosen) for chosen in product(*choices)}
     return frozenset(found)

@@ -61,7 +61,7 @@ def _line(relation: Relation) -> str:
 
 def _indented(relation: Relation, depth: int = 0) -> str:
     """A tree without lines between its nodes, as subqueries are written."""
-    below = "".join(f"\n{_indented(child, depth + 1)}" for child in relation.inputs)
+    below = "".join(f"\n{_indented(child, depth + 1)}" for child in _inputs(relation))
     return f"{'  ' * depth}{_line(relation)}{below}"
 
 

@@ -53,6 +53,7 @@ _INFIX: Final = _SIMPLE_BINARY - {"IS DISTINCT FROM", "IS NOT DISTINCT FROM"} | 
     "SIMILAR TO",
     "||",
 }
+_OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _ORDERED: Final = frozenset(("<", "<=", ">", ">="))
 _POSTFIX: Final = frozenset(
     f"IS {negation}{what}" for negation in ("", "NOT ") for what in ("NULL", "TRUE", "FALSE", "UNKNOWN")
@@ -113,7 +114,7 @@ class CalciteText:
         if not isinstance(operand, Literal):
             return self(operand)
         if call.function in ("AND", "OR"):
-            return self.literal(operand, typed=False)
+            return self.literal(operand, typed=operand.value is None)
         if call.function in _SIMPLE_BINARY and len(call.operands) == 2:
             other = call.operands[1 - index]
             is_plain = not isinstance(other, Literal) or not _shows_type(other)
@@ -162,11 +163,12 @@ class CalciteText:
         return f"{aggregate.function}({', '.join(map(self, aggregate.operands))})"
 
     def _subquery(self, subquery: Subquery) -> str:
-        name = subquery.kind.value
-        if subquery.kind in (SubqueryKind.SOME, SubqueryKind.ALL):
-            name = f"{subquery.comparison} {name}"
+        name, comparison, is_all = subquery.kind.value, subquery.comparison, subquery.kind is SubqueryKind.ALL
+        if is_all or subquery.kind is SubqueryKind.SOME:  # a comparison with all is the opposite of one with some
+            comparison = _OPPOSITE.get(comparison or "=", "=") if is_all else comparison
+            name = "IN" if comparison == "=" else f"{comparison} SOME"
         parts = [*map(self, subquery.operands), "{\n" + self._relation(subquery.relation) + "\n}"]
-        return f"{name}({', '.join(parts)})"
+        return f"NOT({name}({', '.join(parts)}))" if is_all else f"{name}({', '.join(parts)})"
 
     _WRITERS: ClassVar[dict[type[Scalar], Callable[[Any, Any], str]]] = {
         InputRef: lambda self, ref: self._name_of(ref.index),
@@ -288,8 +290,9 @@ class _PhysicalText(CalciteText):
         operand = call.operands[index]
         if len(call.operands) == 2 and isinstance(operand, Literal) and operand.value is not None:
             kind = call.operands[1 - index].type
+            is_number = not isinstance(operand.value, str) and kind.nullable
             if call.function in ("=", "<>") and _shows_type(replace(operand, type=kind.not_null())):
-                if not isinstance(operand.value, str) or _is_varchar(kind):
+                if is_number or _is_varchar(kind):
                     return self.literal(replace(operand, type=kind), typed=True)
             elif call.function in _ORDERED and isinstance(operand.value, Decimal):
                 return self.literal(replace(operand, type=_type_as_written(operand)), typed=None)

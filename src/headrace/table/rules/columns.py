@@ -75,10 +75,12 @@ def _all(relation: Relation) -> Pruned:
     return Pruned(relation, tuple(range(len(relation.schema))))
 
 
-def _without_identity(project: logical.Project) -> Relation:
-    """The input of a projection that changes nothing, else the projection."""
+def _without_identity(project: logical.Project, *, keeps_names: bool) -> Relation:
+    """The input of a projection that changes nothing, but for names that are not kept; else the projection."""
     below = project.input.schema
-    is_identity = project.names == below.names and all(
+    if project.names != below.names and (keeps_names or isinstance(project.input, logical.Project)):
+        return project
+    is_identity = all(
         isinstance(each, InputRef) and each.index == index for index, each in enumerate(project.expressions)
     )
     return project.input if is_identity and len(below) == len(project.expressions) else project
@@ -131,7 +133,8 @@ class Pruner:
         nodes = [node for each in project.expressions for node in each.walk()]
         if _has_subquery(project):
             return self.opaque(project)
-        kept, read = needed or (0,), refs(*(project.expressions[index] for index in needed or (0,)))
+        kept = needed or tuple(range(len(project.expressions)))[:1]
+        read = refs(*(project.expressions[index] for index in kept))
         if any(isinstance(node, OverCall) for node in nodes):
             if self.purpose.is_shown and shows_all(project, self.purpose):
                 return self.opaque(project)
@@ -140,7 +143,7 @@ class Pruner:
         below = self.prune(project.input if read else _below_projections(project.input), read)
         moves = tuple(moved(each, below.places) for each in expressions)
         made = replace(project, input=below.relation, expressions=moves, names=tuple(project.names[i] for i in kept))
-        return Pruned(_without_identity(made), kept)
+        return Pruned(_without_identity(made, keeps_names=not self.purpose.is_shown), kept)
 
     def _filter(self, relation: logical.Filter, needed: Needed) -> Pruned:
         if relation.correlation is not None or any(isinstance(node, Subquery) for node in relation.condition.walk()):
@@ -228,7 +231,9 @@ class Pruner:
         width = len(join.left.schema)
         read = distinct(needed, refs(join.condition))
         lefts = sorted(index for index in read if index < width) or [0]
-        rights = sorted(index for index in read if index >= width) or [width]
+        rights = sorted(index for index in read if index >= width)
+        is_counted = self.purpose.is_shown and join.kind in (logical.JoinKind.SEMI, logical.JoinKind.ANTI)
+        rights = rights if rights or is_counted else [width]
         kept = (*lefts, *rights)
         places = {before: now for now, before in enumerate(kept)}
         made = replace(

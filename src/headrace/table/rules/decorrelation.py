@@ -171,6 +171,7 @@ def _aggregate(aggregate: Aggregate, outer: OuterQuery) -> Decorrelated | None:
     if not aggregate.is_simple:
         return None
     below = with_equalities(decorrelated(aggregate.input, outer), outer)
+    aggregate, below = _with_keys_first(aggregate, below)
     keys = _columns(below.conditions)
     strict = _columns([each for each in below.conditions if isinstance(each, Call) and each.function == "="])
     source, added = below.relation, [key for key in keys if key not in aggregate.group]
@@ -194,6 +195,37 @@ def _aggregate(aggregate: Aggregate, outer: OuterQuery) -> Decorrelated | None:
     relation = Project(made, columns, tuple(made.schema.names[index] for index in order))
     places = {key: order.index(group.index(key)) for key in keys}
     return Decorrelated(relation, tuple(moved(each, places) for each in below.conditions))
+
+
+def _with_keys_first(aggregate: Aggregate, below: Decorrelated) -> tuple[Aggregate, Decorrelated]:
+    """An aggregate over a projection with the columns in front that are compared with the outer row."""
+    project = below.relation
+    if not isinstance(project, Project):
+        return aggregate, below
+    keys = [key for key in _columns(below.conditions) if key not in aggregate.group]
+    order = [*keys, *(index for index in range(len(project.expressions)) if index not in keys)]
+    places = {index: place for place, index in enumerate(order)}
+    made = replace(
+        project,
+        expressions=tuple(project.expressions[index] for index in order),
+        names=tuple(project.names[index] for index in order),
+    )
+    group = tuple(places[index] for index in aggregate.group)
+    calls = tuple(each.moved(places) for each in aggregate.calls)
+    conditions = tuple(moved(each, places) for each in below.conditions)
+    return replace(aggregate, group=group, calls=calls), Decorrelated(made, conditions)
+
+
+def without_order(found: Decorrelated) -> tuple[Decorrelated, int]:
+    """A decorrelated aggregate without the projection that puts its columns in order, and the place of the first one."""
+    project = found.relation
+    if not isinstance(project, Project) or not isinstance(project.input, Aggregate):
+        return found, 0
+    columns = [each.index for each in project.expressions if isinstance(each, InputRef)]
+    if sorted(columns) != list(range(len(project.input.schema))):
+        return found, 0
+    places = dict(enumerate(columns))
+    return Decorrelated(project.input, tuple(moved(each, places) for each in found.conditions)), columns[0]
 
 
 def _join(join: Join, outer: OuterQuery) -> Decorrelated | None:

@@ -99,9 +99,10 @@ def with_condition_below(join: Join) -> Join:
     """The join with conditions on one input pushed into that input, unless it is the outer side."""
     takes_left = join.kind in (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI)
     takes_right = join.kind not in (JoinKind.RIGHT, JoinKind.FULL)
-    width = len(join.left.schema)
-    sides = _Sides.of(conjuncts(join.condition), width, left=takes_left, right=takes_right)
-    return replace(sides.applied(join), condition=condition_of(sides.both))
+    width, parts = len(join.left.schema), conjuncts(join.condition)
+    marks = [each for each in parts if join.kind is JoinKind.ANTI and isinstance(each, InputRef)]  # of EXISTS
+    sides = _Sides.of([each for each in parts if each not in marks], width, left=takes_left, right=takes_right)
+    return replace(sides.applied(join), condition=condition_of([*sides.both, *marks]))
 
 
 def _without_nulls(kind: JoinKind, conditions: Sequence[Scalar], width: int) -> JoinKind:

@@ -47,6 +47,7 @@ from headrace.table.rules.decorrelation import (
     over_both,
     refers_to,
     with_equalities,
+    without_order,
 )
 from headrace.table.rules.joins import condition_of
 
@@ -229,7 +230,7 @@ class _Rewriting:
             return False
         equal: list[Scalar] = []
         if subquery.kind is SubqueryKind.EXISTS:
-            found = self._exists(subquery)
+            found, equal = self._exists(subquery, is_negated=is_negated)
         elif subquery.kind is SubqueryKind.IN:
             found, equal = self._in(subquery, is_negated=is_negated)
         else:
@@ -243,6 +244,10 @@ class _Rewriting:
             return replace(scalar, operands=tuple(self.value(each, is_filter=True) for each in scalar.operands))
         if isinstance(scalar, Subquery):
             return self._value(scalar, is_filter=is_filter)
+        if is_filter and isinstance(scalar, Call) and scalar.function == "NOT":
+            subquery = scalar.operands[0]
+            if isinstance(subquery, Subquery) and subquery.kind is SubqueryKind.IN:
+                return self.is_in(subquery, is_filter, is_negated=True)
         return scalar.with_parts(Scalar, [self.value(each, is_filter=False) for each in scalar.children])
 
     def _value(self, subquery: Subquery, *, is_filter: bool) -> Scalar:
@@ -271,14 +276,18 @@ class _Rewriting:
 
     # --- semi and anti joins -----------------------------------------------------------------------------------------
 
-    def _exists(self, subquery: Subquery) -> Decorrelated:
+    def _exists(self, subquery: Subquery, *, is_negated: bool) -> tuple[Decorrelated, list[Scalar]]:
         found = self._inner(subquery)
         if found.conditions:
-            return found
+            return found, []
         true = Literal(True, type=BOOLEAN.not_null())
         rows = Project(found.relation, (true,), ("i",))
         least = _aggregated(rows, (), [AggregateCall("MIN", (0,), BOOLEAN)], ("m",))
-        return Decorrelated(Filter(least, call("IS NOT NULL", least.column(0))))
+        is_there = call("IS NOT NULL", least.column(0))
+        if not is_negated:
+            return Decorrelated(Filter(least, is_there)), []
+        marked = Project(least, (is_there,), ("$f0",))
+        return Decorrelated(marked), [_shifted(marked, 0, len(self.relation.schema))]
 
     def _in(self, subquery: Subquery, *, is_negated: bool) -> tuple[Decorrelated, list[Scalar]]:
         found, width = self._inner(subquery), len(self.relation.schema)
@@ -294,9 +303,9 @@ class _Rewriting:
         if not _has_one_row(relation):
             kind = relation.schema[0].type.as_nullable()
             relation = _aggregated(relation, (), [AggregateCall("SINGLE_VALUE", (0,), kind)], ("$f0",))
-        found = self._inner(replace(subquery, relation=relation))
+        found, place = without_order(self._inner(replace(subquery, relation=relation)))
         outer_first = replace(found, conditions=tuple(map(_outer_first, found.conditions)))
-        column = self.relation_column(self._join(outer_first, JoinKind.LEFT))
+        column = self.relation_column(self._join(outer_first, JoinKind.LEFT) + place)
         if found.conditions and _counts(relation):
             return _zero_if_null(column)
         return column
@@ -308,21 +317,32 @@ class _Rewriting:
     def exists(self, subquery: Subquery, _: bool) -> Scalar:
         """``EXISTS`` as a value."""
         found = self._inner(subquery)
-        if found.conditions and self._outer is not None:
+        if not found.conditions:
+            return self._exists_any(found.relation)
+        if self._outer is not None:
             found = with_equalities(found, self._outer)
         keys = tuple(dict.fromkeys(index for each in found.conditions for index in _refs(each)))
-        true = Literal(True, type=BOOLEAN.not_null())
-        columns = [found.relation.column(index) for index in keys]
-        rows = Project(found.relation, (*columns, true), (*(found.relation.schema.names[i] for i in keys), "i"))
-        group = tuple(range(len(keys) + 1))
-        distinct = _aggregated(rows, group, [], rows.names)
+        true, source = Literal(True, type=BOOLEAN.not_null()), found.relation
+        strict = {index for each in found.conditions if _is_equal(each) for index in _refs(each)}
+        known = [source.column(key) for key in keys if key in strict and source.schema[key].type.nullable]
+        if known:
+            source = Filter(source, all_of([call("IS NOT NULL", each) for each in known]))
+        names, group = tuple(source.schema.names[index] for index in keys), tuple(range(len(keys)))
+        distinct = _aggregated(Project(source, tuple(map(source.column, keys)), names), group, [], names)
+        marked = Project(distinct, (*map(distinct.column, group), true), (*names, f"$f{len(keys)}"))
         places = {key: place for place, key in enumerate(keys)}
-        conditions = tuple(_moved(each, places) for each in found.conditions)
-        first = self._join(Decorrelated(distinct, conditions), JoinKind.LEFT)
+        conditions = tuple(_outer_first(_moved(each, places)) for each in found.conditions)
+        first = self._join(Decorrelated(marked, conditions), JoinKind.LEFT)
         return call("IS NOT NULL", self.relation_column(first + len(keys)))
 
-    def is_in(self, subquery: Subquery, is_filter: bool) -> Scalar:
-        """``IN`` as a value of three-valued logic."""
+    def _exists_any(self, source: Relation) -> Scalar:
+        """Whether a relation has rows, as a value."""
+        rows = Project(source, (Literal(True, type=BOOLEAN.not_null()),), ("i",))
+        first = self._join(Decorrelated(_aggregated(rows, (0,), [], rows.names)), JoinKind.LEFT)
+        return call("IS NOT NULL", self.relation_column(first))
+
+    def is_in(self, subquery: Subquery, is_filter: bool, *, is_negated: bool = False) -> Scalar:
+        """``IN`` as a value of three-valued logic; in a filter also ``NOT IN``."""
         found = self._inner(subquery)
         if found.conditions:
             raise PlanningError("a correlated IN within an expression cannot be executed yet: write EXISTS")
@@ -341,7 +361,10 @@ class _Rewriting:
         width = len(self.relation.schema)
         equal = [_equal(each, _shifted(marked, place, width)) for place, each in enumerate(operands)]
         first = self._join(Decorrelated(marked), JoinKind.LEFT, equal)
-        is_there = call("IS NOT NULL", self.relation_column(first + len(columns)))
+        mark = self.relation_column(first + len(columns))
+        if is_negated:
+            return call("IS NULL", mark) if is_known else _is_not_in(mark, operands, counts)
+        is_there = call("IS NOT NULL", mark)
         return is_there if is_known else _is_in(is_there, operands, counts, is_filter)
 
     def some(self, subquery: Subquery, is_filter: bool) -> Scalar:
@@ -402,6 +425,18 @@ def _is_in(is_there: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar
     return either([*missing, call("AND", is_there, is_some, *given), unknown])
 
 
+def _is_not_in(mark: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar]) -> Scalar:
+    """Whether ``NOT IN`` is true: of no rows, or of known ones of which none is equal."""
+    count, known = counts
+    given = [call("IS NOT NULL", each) for each in operands if each.type.nullable]
+    none_equal = call("AND", call("IS NULL", mark), call(">=", known, count), *given)
+    return either([call("=", count, _ZERO), none_equal])
+
+
+def _is_equal(condition: Scalar) -> bool:
+    return isinstance(condition, Call) and condition.function == "="
+
+
 def _outer_first(condition: Scalar) -> Scalar:
     """An equality with the outer row's value on the left."""
     if isinstance(condition, Call) and condition.function == "=" and isinstance(condition.operands[0], InputRef):
@@ -444,7 +479,7 @@ def _has_one_row(relation: Relation) -> bool:
     if isinstance(relation, Aggregate):
         return relation.is_simple and not relation.group
     if isinstance(relation, Sort):
-        return (relation.limit is not None and relation.limit <= 1) or _has_one_row(relation.input)
+        return _has_one_row(relation.input)
     return isinstance(relation, Values) and len(relation.rows) <= 1
 
 
