@@ -14,6 +14,7 @@ from headrace.table.functions.definitions import CallShape, FunctionDefinition
 from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import BIGINT, INT, timestamp
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import Aggregate, Hint, Project, Relation
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
 from headrace.table.logical.schema import TimeAttribute
@@ -341,17 +342,3 @@ def window_part_type(part: str, window: Scalar) -> tuple[LogicalType, TimeAttrib
     if part in ("START", "END"):
         return timestamp(3).not_null(), None
     return window.type, window.time
-
-
-def unique_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, in which duplicates get a number: ``id``, ``id0``."""
-    used = set()
-    found = []
-    for original in names:
-        name, attempt = original, 0
-        while name in used:
-            name = f"{original}{attempt}"
-            attempt += 1
-        used.add(name)
-        found.append(name)
-    return tuple(found)

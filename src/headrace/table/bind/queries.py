@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.common.logical_types import IntervalType, LogicalType, RowType, TypeRoot
-from headrace.table.bind.aggregates import GroupBinder, has_aggregate, unique_names
+from headrace.table.bind.aggregates import GroupBinder, has_aggregate
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.expansion import place
 from headrace.table.bind.expressions import ExpressionBinder
@@ -14,6 +14,7 @@ from headrace.table.bind.relations import FromItem, RelationBinder, renamed
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, correlation_of, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import (
     Aggregate,
     Filter,

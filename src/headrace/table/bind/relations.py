@@ -15,6 +15,7 @@ from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.tables import table_relation
 from headrace.table.catalog.objects import CatalogTable, CatalogView, ObjectPath
 from headrace.table.functions.types import BOOLEAN, TIMESTAMPS, is_in
+from headrace.table.logical.join_keys import with_columns
 from headrace.table.logical.relations import (
     Correlate,
     Filter,
@@ -215,7 +216,8 @@ class RelationBinder:
         else:
             ttl = self._state_ttl(left), self._state_ttl(right)
             around = correlation_of((condition,), scope.correlation)
-            relation = Join(left.relation, right.relation, kind, condition, self.hints, ttl, around)
+            join = Join(left.relation, right.relation, kind, condition, self.hints, ttl, around)
+            relation = join if around else with_columns(join)
         moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
         return FromItem(relation, sources, left.shared + moved + shared)
 

@@ -319,3 +319,12 @@ def conjuncts(condition: Scalar) -> list[Scalar]:
     if isinstance(condition, Call) and condition.function == "AND":
         return [each for operand in condition.operands for each in conjuncts(operand)]
     return [condition]
+
+
+def all_of(conditions: Sequence[Scalar]) -> Scalar:
+    """The conjunction of one or more conditions; nested ``AND`` are flattened."""
+    parts = tuple(part for condition in conditions for part in conjuncts(condition))
+    if len(parts) == 1:
+        return parts[0]
+    nullable = any(part.type.nullable for part in parts)
+    return Call("AND", parts, type=BOOLEAN if nullable else BOOLEAN.not_null())

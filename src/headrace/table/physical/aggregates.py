@@ -13,13 +13,14 @@ from headrace.operators.distinct_values import has_places
 from headrace.operators.mini_batch import MiniBatch
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.keys import Keys, one_key
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.phases import Phase, call_texts, partial_calls
 from headrace.table.physical.translation import GraphBuilder, by_key
 

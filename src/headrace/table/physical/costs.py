@@ -31,6 +31,7 @@ _SINGLE: Final = 1.0
 _COMPARISON: Final = 20.0
 _JOIN: Final = 200.0
 
+
 @dataclass(frozen=True)
 class Cost:
     """The cost of a plan, in the units of Flink's planner."""

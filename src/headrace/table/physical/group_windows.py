@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
@@ -17,7 +18,7 @@ from headrace.table.physical.aggregates import GroupAggregate, operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.phases import call_texts
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowingStrategy, WindowTableFunction

@@ -11,12 +11,13 @@ from headrace.common.logical_types import bigint
 from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
 from headrace.table.options import AGG_PHASES
 from headrace.table.physical.aggregates import GroupAggregate, operation
 from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.node import PhysicalNode, unique_names
+from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.translation import record_type
 from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
 from headrace.table.physical.window_phases import in_two_phases

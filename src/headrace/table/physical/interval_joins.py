@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from headrace.graph.join_specs import TableIntervalJoinSpec
 from headrace.operators.join.find_pairs import JoinInterval
 from headrace.table.logical import relations as logical
+from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import JoinKind
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Literal, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
@@ -19,7 +20,6 @@ from headrace.table.physical.joins import AnyJoin, JoinKeys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.times import shifted_column
 from headrace.table.physical.translation import GraphBuilder
-from headrace.table.rules.joins import condition_of
 
 
 @dataclass(frozen=True)

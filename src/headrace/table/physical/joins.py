@@ -14,18 +14,18 @@ from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
 from headrace.table.functions.types import CHARACTERS, is_in
 from headrace.table.logical import relations as logical
+from headrace.table.logical.join_keys import is_equality, is_true
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import JoinKind, joined_schema
-from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, conjuncts
+from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, all_of, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded, modify_kinds
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key
-from headrace.table.rules.conditions import all_of
-from headrace.table.rules.joins import is_equality, is_true
 
 JOIN_NAMES: Final = {
     JoinKind.INNER: "InnerJoin",

@@ -12,8 +12,9 @@ from headrace.graph.process_specs import LookupJoinSpec, RequestedLookupSpec, Ta
 from headrace.operators.unnest import ExpandedRows
 from headrace.table.connectors.table_lookup import TableLookup
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import Filter, JoinKind, Project, Relation, Scan, WatermarkAssigner, joined_schema
-from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, conjuncts
+from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, all_of, conjuncts
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan
 from headrace.table.physical.calcs import filtered, projected
@@ -22,10 +23,10 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.joins import JOIN_NAMES, JoinKeys
 from headrace.table.physical.keys import NO_KEYS, Keys
 from headrace.table.physical.lookup_requests import LookupHint
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, unique_names
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.scalar_text import literal_text
 from headrace.table.physical.translation import GraphBuilder, by_key, record_type
-from headrace.table.rules.conditions import all_of, call
+from headrace.table.rules.conditions import call
 from headrace.table.rules.temporal import LookupJoin as LogicalLookupJoin
 
 

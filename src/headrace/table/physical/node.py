@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.node import LogicalNode, walk
 from headrace.table.logical.scalars import Scalar, SortKey
 from headrace.table.logical.schema import Schema
@@ -138,17 +139,6 @@ def names_text(names: Sequence[str]) -> str:
 def order_text(keys: Sequence[SortKey], schema: Schema) -> str:
     """A sort order in the form of plans."""
     return names_text([f"{schema.names[key.index]} {'DESC' if key.descending else 'ASC'}" for key in keys])
-
-
-def unique_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, made unique by appending the lowest number that makes a duplicate new."""
-    taken: dict[str, None] = {}
-    for name in names:
-        found, number = name, 0
-        while found in taken:
-            found, number = f"{name}{number}", number + 1
-        taken[found] = None
-    return tuple(taken)
 
 
 def with_unique_names(schema: Schema) -> Schema:

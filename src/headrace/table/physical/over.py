@@ -15,6 +15,7 @@ from headrace.operators.changelog.over.frames import OverFrame
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import OverFunction
 from headrace.table.logical.scalars import (
     BOOLEAN,
@@ -26,6 +27,7 @@ from headrace.table.logical.scalars import (
     InputRef,
     Literal,
     Scalar,
+    all_of,
 )
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.aggregates import constant_of
@@ -33,10 +35,9 @@ from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text, unique_names
+from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text
 from headrace.table.physical.shown_over import OverNode, call_text, shown_over
 from headrace.table.physical.translation import GraphBuilder, by_key
-from headrace.table.rules.conditions import all_of
 from headrace.table.rules.rank import Rank
 
 _WHOLE = frozenset((FrameBoundKind.UNBOUNDED_PRECEDING, FrameBoundKind.UNBOUNDED_FOLLOWING))

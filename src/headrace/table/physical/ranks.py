@@ -12,6 +12,7 @@ from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
 from headrace.graph.table_window_specs import WindowRankSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.aggregates import GroupAggregate
@@ -26,7 +27,6 @@ from headrace.table.physical.node import (
     Terms,
     names_text,
     order_text,
-    unique_names,
     with_unique_names,
 )
 from headrace.table.physical.over import bounded_rank

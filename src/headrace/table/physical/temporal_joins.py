@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from headrace.graph.join_specs import TemporalJoinSpec
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.join_keys import condition_of, is_equality
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
@@ -16,7 +17,6 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.joins import AnyJoin, JoinKeys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder
-from headrace.table.rules.joins import condition_of, is_equality
 from headrace.table.rules.temporal import TemporalJoin as LogicalTemporalJoin
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from headrace.graph.join_specs import TableWindowJoinSpec
 from headrace.table.logical import relations as logical
+from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.scalars import Call, InputRef, Scalar, conjuncts
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
@@ -17,7 +18,6 @@ from headrace.table.physical.joins import AnyJoin, JoinKeys, bounded_join, regul
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.physical.windows import WindowColumns, window_columns
-from headrace.table.rules.joins import condition_of
 
 
 @dataclass(frozen=True)

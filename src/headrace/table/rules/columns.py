@@ -16,7 +16,7 @@ from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery,
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.over import shows_all
-from headrace.table.rules.purpose import PlanPurpose
+from headrace.table.rules.purpose import EXECUTED, PlanPurpose
 from headrace.table.rules.rank import Rank
 from headrace.table.rules.temporal import LookupJoin, TemporalJoin
 
@@ -42,9 +42,7 @@ class Pruned:
         return {before: now for now, before in enumerate(self.kept)}
 
 
-def pruned(
-    relation: Relation, *, through_watermarks: bool = True, purpose: PlanPurpose = PlanPurpose()
-) -> Relation:
+def pruned(relation: Relation, *, through_watermarks: bool = True, purpose: PlanPurpose = EXECUTED) -> Relation:
     """The relation without unused columns.
 
     Args:
@@ -78,7 +76,7 @@ def _all(relation: Relation) -> Pruned:
 def _without_identity(project: logical.Project, *, keeps_names: bool) -> Relation:
     """The input of a projection that changes nothing, but for names that are not kept; else the projection."""
     below = project.input.schema
-    if project.names != below.names and (keeps_names or isinstance(project.input, logical.Project)):
+    if project.names != below.names and (keeps_names or _has_names(project.input)):
         return project
     is_identity = all(
         isinstance(each, InputRef) and each.index == index for index, each in enumerate(project.expressions)
@@ -95,6 +93,12 @@ def _below_projections(relation: Relation) -> Relation:
 
 def _has_subquery(project: logical.Project) -> bool:
     return any(isinstance(node, Subquery) for each in project.expressions for node in each.walk())
+
+
+def _has_names(relation: Relation) -> bool:
+    """Return whether plans show the names of a projection of a relation: with another one, and of a rank that is 1."""
+    is_first = isinstance(relation, Rank) and (relation.start, relation.end) == (1, 1)
+    return is_first or isinstance(relation, logical.Project)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Final
 from headrace.table.functions.definitions import CallShape, Determinism
 from headrace.table.functions.table import FUNCTIONS, definition_of_call
 from headrace.table.functions.types import with_nullability
-from headrace.table.logical.scalars import BOOLEAN, Call, Cast, Scalar, conjuncts, substituted
+from headrace.table.logical.scalars import Call, Cast, Scalar, substituted
 
 _BLOAT: Final = 100
 """The maximum number of nodes by which merging may grow scalars (the default of Calcite's ``bloat``)."""
@@ -24,15 +24,6 @@ def call(name: str, *operands: Scalar) -> Call:
         for each, kind in pairs
     )
     return Call(name, cast, type=signature.result)
-
-
-def all_of(conditions: Sequence[Scalar]) -> Scalar:
-    """The conjunction of one or more conditions; nested ``AND`` are flattened."""
-    parts = tuple(part for condition in conditions for part in conjuncts(condition))
-    if len(parts) == 1:
-        return parts[0]
-    nullable = any(part.type.nullable for part in parts)
-    return Call("AND", parts, type=BOOLEAN if nullable else BOOLEAN.not_null())
 
 
 def either(conditions: Sequence[Scalar]) -> Scalar:

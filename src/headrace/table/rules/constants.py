@@ -14,10 +14,9 @@ from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.functions.definitions import Determinism
 from headrace.table.functions.table import definition_of_call
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import Filter, Join, Project, Relation, Values
-from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, conjuncts
-from headrace.table.rules.conditions import all_of
-from headrace.table.rules.joins import condition_of
+from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, all_of, conjuncts
 
 _ONE_ROW: Final = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])  # pa.array() would import pandas
 _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.join_keys import EQUALITIES, condition_of
 from headrace.table.logical.node import LogicalNode
 from headrace.table.logical.relations import Aggregate, Filter, Join, JoinKind, Project, Relation, Sort
-from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, conjuncts, input_refs, moved
-from headrace.table.rules.conditions import all_of, call
-from headrace.table.rules.joins import EQUALITIES, condition_of
+from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, all_of, conjuncts, input_refs, moved
+from headrace.table.rules.conditions import call
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _with_keys_first(aggregate: Aggregate, below: Decorrelated) -> tuple[Aggrega
 
 
 def without_order(found: Decorrelated) -> tuple[Decorrelated, int]:
-    """A decorrelated aggregate without the projection that puts its columns in order, and the place of the first one."""
+    """A decorrelated aggregate without the projection that orders its columns, and the place of the first one."""
     project = found.relation
     if not isinstance(project, Project) or not isinstance(project.input, Aggregate):
         return found, 0

@@ -18,9 +18,7 @@ from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
 
 
-def optimized(
-    relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str, purpose: PlanPurpose = PlanPurpose()
-) -> Relation:
+def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str, purpose: PlanPurpose) -> Relation:
     """Applies all rules.
 
     Args:

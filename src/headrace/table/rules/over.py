@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Filter, OverAggregate, OverFunction, Project, Relation
-from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.logical.scalars import Frame, InputRef, Literal, OrderKey, OverCall, Scalar, SortKey
+from headrace.table.rules.purpose import PlanPurpose
 
 _RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
 
@@ -98,8 +98,6 @@ def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
     pairs = enumerate(zip(relation.expressions, made.names, strict=True))
     names = tuple(f"${at}" if isinstance(each, OverCall) else name for at, (each, name) in pairs)
     return replace(made, names=names)
-
-
 
 
 def _of_condition(relation: Relation) -> Relation:

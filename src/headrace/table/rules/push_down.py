@@ -14,11 +14,12 @@ from headrace.table.logical.scalars import (
     Scalar,
     SortKey,
     Subquery,
+    all_of,
     conjuncts,
     input_refs,
     substituted,
 )
-from headrace.table.rules.conditions import all_of, is_deterministic, merged
+from headrace.table.rules.conditions import is_deterministic, merged
 from headrace.table.rules.joins import filter_below_join, with_condition_below
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.temporal import LookupJoin

@@ -8,9 +8,18 @@ from functools import cached_property
 from typing import Final
 
 from headrace.table.logical.relations import Filter, OverAggregate, Project, Relation
-from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, SortKey, conjuncts, substituted
+from headrace.table.logical.scalars import (
+    Call,
+    Cast,
+    InputRef,
+    Literal,
+    Scalar,
+    SortKey,
+    all_of,
+    conjuncts,
+    substituted,
+)
 from headrace.table.logical.schema import Field, Schema
-from headrace.table.rules.conditions import all_of
 from headrace.table.rules.purpose import PlanPurpose
 
 RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
@@ -51,14 +60,30 @@ def with_ranks(relation: Relation, purpose: PlanPurpose) -> Relation:
 
 def _with_names_of_calls(relation: Relation) -> Relation:
     """Give the results of ``OVER`` calls their node's column names wherever they are forwarded, as in Flink."""
-    if not isinstance(relation, Project):
+    if not isinstance(relation, Project) or isinstance(relation.input, OverAggregate):
         return relation
-    given, pairs = relation.input.schema.names, zip(relation.expressions, relation.names, strict=True)
+    rank = _below(relation.input)
+    if rank is not None and (rank.start, rank.end) == (1, 1):
+        return relation
+    given, known = relation.input.schema.names, _constants(relation.input)
+    pairs = zip(relation.expressions, relation.names, strict=True)
     names = (
-        given[each.index] if isinstance(each, InputRef) and _OF_CALL.fullmatch(given[each.index]) else name
+        given[each.index]
+        if isinstance(each, InputRef) and each.index not in known and _OF_CALL.fullmatch(given[each.index])
+        else name
         for each, name in pairs
     )
-    return replace(relation, names=tuple(names)) if not isinstance(relation.input, OverAggregate) else relation
+    return replace(relation, names=tuple(names))
+
+
+def _constants(relation: Relation) -> set[int]:
+    """The columns that a filter compares with a constant for equality, and that are this constant above it."""
+    parts = conjuncts(relation.condition) if isinstance(relation, Filter) else []
+    return {
+        each.operands[0].index
+        for each in parts
+        if isinstance(each, Call) and each.function == "=" and isinstance(each.operands[0], InputRef)
+    }
 
 
 _OF_CALL: Final = re.compile(r"w\d+\$o\d+")

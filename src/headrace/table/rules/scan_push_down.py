@@ -19,8 +19,8 @@ from headrace.common.logical_types import string
 from headrace.table.connectors.table_source import Partition, TableSource
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.relations import Filter, Relation, Scan, Sort, Values
-from headrace.table.logical.scalars import Cast, InputRef, Scalar, conjuncts, input_refs
-from headrace.table.rules.conditions import all_of, is_deterministic
+from headrace.table.logical.scalars import Cast, InputRef, Scalar, all_of, conjuncts, input_refs
+from headrace.table.rules.conditions import is_deterministic
 from headrace.table.rules.empty import of_no_rows
 
 

@@ -10,7 +10,7 @@ from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
 from headrace.table.logical.scalars import moved
 from headrace.table.logical.schema import Schema
 from headrace.table.rules.columns import Needed, Pruned, Pruner, refs
-from headrace.table.rules.purpose import PlanPurpose
+from headrace.table.rules.purpose import EXECUTED
 
 
 def with_projected_scans(relations: Sequence[Relation], can_project: Callable[[Scan], bool]) -> list[Relation]:
@@ -27,8 +27,8 @@ def with_projected_scans(relations: Sequence[Relation], can_project: Callable[[S
         return list(relations)
     reads: dict[Scan, set[int]] = {scan: set() for scan in scans}
     for relation in relations:
-        _Reads(False, PlanPurpose(), reads).whole(relation)
-    narrow = _Projection(False, PlanPurpose(), {scan: _kept(scan, read) for scan, read in reads.items()})
+        _Reads(False, EXECUTED, reads).whole(relation)
+    narrow = _Projection(False, EXECUTED, {scan: _kept(scan, read) for scan, read in reads.items()})
     return [narrow.whole(relation) for relation in relations]
 
 

@@ -19,9 +19,9 @@ from headrace.table.logical.relations import (
     SetOperator,
     joined_schema,
 )
-from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
+from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar, all_of
 from headrace.table.logical.schema import Schema
-from headrace.table.rules.conditions import all_of, call
+from headrace.table.rules.conditions import call
 
 _BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
 _NEVER_NULL: Final = _BOOLEAN.not_null()

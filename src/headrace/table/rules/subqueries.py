@@ -8,6 +8,7 @@ from typing import Final, TypeGuard
 
 from headrace.common.logical_types import bigint
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.node import LogicalNode, transform, walk
 from headrace.table.logical.relations import (
     Aggregate,
@@ -35,11 +36,12 @@ from headrace.table.logical.scalars import (
     Scalar,
     Subquery,
     SubqueryKind,
+    all_of,
     conjuncts,
     input_refs,
     moved,
 )
-from headrace.table.rules.conditions import all_of, call, either
+from headrace.table.rules.conditions import call, either
 from headrace.table.rules.decorrelation import (
     Decorrelated,
     OuterQuery,
@@ -49,7 +51,6 @@ from headrace.table.rules.decorrelation import (
     with_equalities,
     without_order,
 )
-from headrace.table.rules.joins import condition_of
 
 _COUNT: Final = bigint().not_null()
 _ZERO: Final = Literal(0, type=_COUNT)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
+from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import (
     Correlate,
     Filter,
@@ -21,7 +22,6 @@ from headrace.table.logical.relations import (
 from headrace.table.logical.scalars import CorrelatedRef, Scalar, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.rules.decorrelation import over_both, refers_to
-from headrace.table.rules.joins import condition_of
 
 
 @dataclass(frozen=True)
