@@ -77,8 +77,8 @@ def simplified(scalar: Scalar) -> Scalar:
     if isinstance(scalar, Call) and scalar.function == "NOT":
         return _negated(scalar)
     if not isinstance(scalar, Call) or scalar.function not in ("AND", "OR"):
-        parts = scalar.parts(Scalar)
-        return scalar.with_parts(Scalar, list(map(simplified, parts))) if parts else scalar
+        given = scalar.parts(Scalar)
+        return scalar.with_parts(Scalar, list(map(simplified, given))) if given else scalar
     is_and = scalar.function == "AND"
     parts = [part for each in scalar.operands for part in _parts(simplified(each), scalar.function)]
     parts = list(dict.fromkeys(parts))

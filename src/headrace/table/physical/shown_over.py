@@ -124,7 +124,13 @@ def _sorted(over: OverNode) -> PhysicalNode:
     sort = (("orderBy", names_text(keys)),)
     used = {*over.partition_by, *(key.index for key in over.order_by)}
     calc = source.input if isinstance(source, Exchange) else None
-    if not keys or not isinstance(calc, Calc) or calc.condition is not None or not _is_wider(calc):
+    if (
+        not isinstance(source, Exchange)
+        or not keys
+        or not isinstance(calc, Calc)
+        or calc.condition is not None
+        or not _is_wider(calc)
+    ):
         return Phase(source, source.schema, "Sort", sort) if keys else source
     # The projection makes rows wider: it is computed where they have arrived, and are sorted, if the keys allow it.
     places = [_place(calc, key) for key in source.keys or ()]

@@ -17,7 +17,7 @@ from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.over import shows_all
 from headrace.table.rules.purpose import EXECUTED, PlanPurpose
-from headrace.table.rules.rank import Rank
+from headrace.table.rules.rank import Rank, compared_constants
 from headrace.table.rules.temporal import LookupJoin, TemporalJoin
 
 Needed = tuple[int, ...]
@@ -96,9 +96,9 @@ def _has_subquery(project: logical.Project) -> bool:
 
 
 def _has_names(relation: Relation) -> bool:
-    """Return whether plans show the names of a projection of a relation: with another one, and of a rank that is 1."""
+    """Return whether plans show the names of a projection of a relation: with another one, and of constants."""
     is_first = isinstance(relation, Rank) and (relation.start, relation.end) == (1, 1)
-    return is_first or isinstance(relation, logical.Project)
+    return is_first or isinstance(relation, logical.Project) or bool(compared_constants(relation))
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ def with_over_aggregates(relation: Relation, purpose: PlanPurpose) -> Relation:
 def _below_filter(relation: Relation) -> Relation:
     """A filter of all columns of the input and those of calls, below which nothing is pruned in batch mode."""
     project = relation.input if isinstance(relation, Filter) else None
-    if not isinstance(project, Project) or not isinstance(project.input, OverAggregate):
+    if not isinstance(relation, Filter) or not isinstance(project, Project):
         return relation
-    if project.names != project.input.schema.names:
+    if not isinstance(project.input, OverAggregate) or project.names != project.input.schema.names:
         return relation
     return replace(relation, input=replace(project, input=replace(project.input, shows_all=True)))
 
@@ -92,7 +92,8 @@ def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
     if not purpose.is_batch and shows_all(relation, purpose) and isinstance(made.input, OverAggregate):
         made = replace(made, input=replace(made.input, shows_all=True))
     if is_identity(relation):
-        return replace(made, names=made.input.schema.names)
+        is_ranked = any(isinstance(each, OverCall) and each.function in _RANKS for each in relation.expressions)
+        return made if is_ranked and not purpose.is_batch else replace(made, names=made.input.schema.names)
     if not all(map(_is_column, relation.expressions)):
         return made
     pairs = enumerate(zip(relation.expressions, made.names, strict=True))

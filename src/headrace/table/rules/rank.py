@@ -65,7 +65,7 @@ def _with_names_of_calls(relation: Relation) -> Relation:
     rank = _below(relation.input)
     if rank is not None and (rank.start, rank.end) == (1, 1):
         return relation
-    given, known = relation.input.schema.names, _constants(relation.input)
+    given, known = relation.input.schema.names, compared_constants(relation.input)
     pairs = zip(relation.expressions, relation.names, strict=True)
     names = (
         given[each.index]
@@ -76,7 +76,7 @@ def _with_names_of_calls(relation: Relation) -> Relation:
     return replace(relation, names=tuple(names))
 
 
-def _constants(relation: Relation) -> set[int]:
+def compared_constants(relation: Relation) -> set[int]:
     """The columns that a filter compares with a constant for equality, and that are this constant above it."""
     parts = conjuncts(relation.condition) if isinstance(relation, Filter) else []
     return {
