@@ -18,7 +18,7 @@ from headrace.state.protocols import KEYED, StateKinds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchSpec(OperatorSpec):
-    """Looks for a pattern among the rows of each key, and emits a row for each match.
+    """Looks for a pattern among the rows of each key, and emits a row for each match, or for each of its rows.
 
     Attributes:
         automaton: the compiled pattern.
@@ -50,10 +50,12 @@ class MatchSpec(OperatorSpec):
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.pattern.match_columns import MatchColumns
+        from headrace.operators.pattern.preferred_pattern_operator import PreferredPatternOperator
         from headrace.operators.pattern.row_pattern_operator import RowPatternOperator
 
+        operator = RowPatternOperator if self.automaton.preference is None else PreferredPatternOperator
         type_, has_timestamps = parameters.inputs[0].record_type, self.time_field is not None
-        return RowPatternOperator(
+        return operator(
             self.automaton,
             MatchColumns(self.expressions, self.variables, type_, self.result_type, has_timestamps=has_timestamps),
             type_,

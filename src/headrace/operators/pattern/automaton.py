@@ -69,6 +69,24 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class Preference:
+    """What an automaton has that finds the match that is preferred, instead of every match.
+
+    A state of it stands behind the row that it has taken, and its transitions are in the order of preference: the match
+    is the one of the first way that leads to the end. Rows directly follow one another.
+
+    Attributes:
+        rows_before: how many rows before the first one of a match are looked at.
+        passed: the index of the state that stands for such rows.
+        excluded: the states whose rows are not shown.
+    """
+
+    rows_before: int
+    passed: int
+    excluded: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Automaton:
     """A compiled pattern.
 
@@ -78,7 +96,9 @@ class Automaton:
         window: milliseconds after its first event until a partial match times out; 0 for none.
         skip: what happens to matches that overlap one that has been found.
         event_conditions: what is evaluated of events alone: bit ``i`` of an event says whether it satisfies that one.
-        can_match_nothing: whether the pattern is satisfied by no events at all. No such match is ever emitted.
+        can_match_nothing: whether the pattern is satisfied by no events at all. No such match is ever emitted, unless
+            it is the preferred one.
+        preference: how the preferred match is found; None where every match is.
     """
 
     states: tuple[State, ...]
@@ -87,6 +107,7 @@ class Automaton:
     skip: SkipStrategy
     event_conditions: tuple[Condition, ...]
     can_match_nothing: bool = False
+    preference: Preference | None = None
 
     @property
     def has_gaps(self) -> bool:

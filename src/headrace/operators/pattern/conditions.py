@@ -53,6 +53,10 @@ class Facts:
         """Return whether the event and the partial match satisfy an iterative condition."""
         raise TypeError(f"{condition} depends on the partial match")
 
+    def of_rows(self, condition: Condition) -> bool:
+        """Return whether the row and those matched before it satisfy a condition over the columns of both."""
+        raise TypeError(f"{condition} is evaluated by an operator that has the rows")
+
 
 class Condition(ABC):
     """A node of a tree of conditions."""

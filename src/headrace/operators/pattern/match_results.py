@@ -173,6 +173,8 @@ class MatchResults:
         self._positions: list[int] = []
         self.position = 0
         """The key whose matches are added."""
+        self.positions_in_order: list[int] = []
+        """The keys of what was found, in the order in which it is emitted, when that has been asked for."""
 
     def add_match(self, emitted_at: int, timestamp: int, match: Match) -> None:
         """Adds a match."""
@@ -191,11 +193,16 @@ class MatchResults:
         Args:
             ranks: the order of keys at each place; None for that of their positions.
         """
+        places = [found[0] for found in self._found]
+        order: list[int]
         if ranks is None:
-            return sorted(self._found, key=itemgetter(0))
-        places = zip((found[0] for found in self._found), self._positions, strict=True)
-        ranked = [(place, ranks.get((place, position), position)) for place, position in places]
-        return [self._found[number] for number in sorted(range(len(ranked)), key=ranked.__getitem__)]
+            order = sorted(range(len(places)), key=places.__getitem__)
+        else:
+            pairs = zip(places, self._positions, strict=True)
+            ranked = [(place, ranks.get((place, position), position)) for place, position in pairs]
+            order = sorted(range(len(ranked)), key=ranked.__getitem__)
+        self.positions_in_order = [self._positions[number] for number in order]
+        return [self._found[number] for number in order]
 
     def by_key(self) -> Iterator[tuple[int, list[Found]]]:
         """All that was found, key by key."""

@@ -7,7 +7,8 @@ expressions, over the rows of partial matches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -25,9 +26,10 @@ from headrace.operators.aggregates.aggregator import (
 )
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
-from headrace.operators.arrays import gather
+from headrace.operators.arrays import concat, gather
 from headrace.operators.base import UserCode
 from headrace.state.runs.grouping import Groups, Segments
+from headrace.state.runs.layout import heads_of, rows_of_ranges
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -36,16 +38,19 @@ Longs = npt.NDArray[np.int64]
 
 _MICROS: Final = 1000
 
+_MOST_ROWS: Final = 1 << 20
+"""So many rows of lists that share rows are brought together at a time."""
+
 Variables = tuple[int, ...]
 """Variables by number; none stands for all of them."""
 
 
 @dataclass(frozen=True)
 class RowLists:
-    """A list of rows for each match.
+    """A list of rows for each of some results.
 
     Attributes:
-        rows: the rows of all matches, match after match in order.
+        rows: the rows of all lists; those of a list follow one another, and lists may share rows.
         starts: the place in ``rows`` at which each list starts.
         counts: the length of each list.
     """
@@ -59,38 +64,87 @@ class RowLists:
         """The lists of some lengths that follow one another in ``rows``."""
         return RowLists(rows, np.cumsum(counts) - counts, counts)
 
+    @property
+    def follow_one_another(self) -> bool:
+        """True if the lists have no rows in common, and none is between them."""
+        return len(self.rows) == self.counts.sum() and bool((self.starts == heads_of(self.counts)).all())
 
-class MatchedRows:
-    """The rows of some matches, in the order in which they were matched.
+    def slice(self, start: int, stop: int) -> RowLists:
+        """Some of the lists, so that they follow one another."""
+        starts, counts = self.starts[start:stop], self.counts[start:stop]
+        return RowLists.of(self.rows[rows_of_ranges(starts, counts)], counts)
 
-    Args:
-        events: the columns of the rows; there may be others among them.
-        rows: the rows of all matches, match after match.
-        variables: the variable that each of these is mapped to.
-        counts: the number of rows of each match.
-        times: the timestamp of each match, in milliseconds.
-        clock: the reading of the clock.
+
+@dataclass(frozen=True)
+class Extents:
+    """Which rows each result is computed of, as places among the rows of all matches.
+
+    Attributes:
+        lows: the first row that can be looked at, of those before the match.
+        starts: the first row of the match.
+        stops: the row behind the last one that the result knows of.
+        ends: the row behind the last one of the match.
     """
 
-    def __init__(
-        self, events: pa.RecordBatch, rows: Longs, variables: Longs, counts: Longs, times: Longs, clock: int
-    ) -> None:
-        self.events, self.times, self.clock = events, times, clock
-        self._variables = variables
-        self._lists: dict[Variables, RowLists] = {(): RowLists.of(rows, counts)}
+    lows: Longs
+    starts: Longs
+    stops: Longs
+    ends: Longs
+
+
+@dataclass
+class MatchedRows:
+    """The rows of some matches, in the order in which they were matched, and the results that are made of them.
+
+    Attributes:
+        events: the columns of the rows; there may be others among them.
+        rows: the rows of all matches, match after match, each with the rows before it that are looked at.
+        variables: the variable that each of these is mapped to; -1 for a row before the match.
+        extents: the rows of each result.
+        shown: the row of each result: the row itself, or the last one of the match.
+        times: the timestamp of each result, in milliseconds.
+        clock: the reading of the clock.
+        numbers: the number of the match of each result; None where nobody has counted.
+        names: the names of the variables.
+    """
+
+    events: pa.RecordBatch
+    rows: Longs
+    variables: Longs
+    extents: Extents
+    shown: Longs
+    times: Longs
+    clock: int
+    numbers: Longs | None = None
+    names: Sequence[str] = ()
+    _places: dict[tuple[Variables, bool], RowLists] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._lists[()].counts)
+        return len(self.shown)
 
-    def of(self, variables: Variables) -> RowLists:
-        """The rows that are mapped to some variables."""
-        if variables not in self._lists:
-            whole = self._lists[()]
-            is_chosen = np.isin(self._variables, variables)
-            owners = np.repeat(np.arange(len(self)), whole.counts)
-            counts = np.bincount(owners[is_chosen], minlength=len(self))
-            self._lists[variables] = RowLists.of(whole.rows[is_chosen], counts)
-        return self._lists[variables]
+    def places(self, variables: Variables, *, is_final: bool = False) -> RowLists:
+        """The places of the rows that are mapped to some variables, as far as a result knows them, or in the match."""
+        key = variables, is_final
+        if key not in self._places:
+            self._places[key] = self._new_places(variables, self.extents.ends if is_final else self.extents.stops)
+        return self._places[key]
+
+    def _new_places(self, variables: Variables, stops: Longs) -> RowLists:
+        starts = self.extents.starts
+        if not variables:
+            return RowLists(np.arange(len(self.rows)), starts, stops - starts)
+        is_chosen = np.isin(self.variables, variables)
+        before = np.concatenate([[0], np.cumsum(is_chosen)])
+        return RowLists(np.flatnonzero(is_chosen), before[starts], before[stops] - before[starts])
+
+    def of(self, variables: Variables, *, is_final: bool = False) -> RowLists:
+        """The rows that are mapped to some variables, as far as a result knows them, or in the match."""
+        lists = self.places(variables, is_final=is_final)
+        return RowLists(self.rows[lists.rows], lists.starts, lists.counts)
+
+
+CLASSIFIER: Final = -1
+"""Stands for the name of the variable that a row is mapped to, where otherwise a column stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +153,68 @@ class RowOfMatch:
 
     Attributes:
         variables: the variables.
-        column: the column.
+        column: the column, or :data:`CLASSIFIER`.
         is_first: whether rows are counted from the first one on, or from the last one back.
         offset: the number of rows to go.
+        physical: how many rows further on in the order of all rows, or back, the row is then.
+        is_final: whether all rows of the match count, though the result stands in the midst of it.
     """
 
     variables: Variables
     column: int
     is_first: bool = False
     offset: int = 0
+    physical: int = 0
+    is_final: bool = False
 
     def compute(self, matched: MatchedRows) -> pa.Array:
-        """The value of each match."""
-        lists, column = matched.of(self.variables), matched.events.column(self.column)
-        places = lists.starts + (self.offset if self.is_first else lists.counts - 1 - self.offset)
+        """The value of each result."""
+        lists = matched.places(self.variables, is_final=self.is_final)
+        wanted = lists.starts + (self.offset if self.is_first else lists.counts - 1 - self.offset)
         is_there = lists.counts > self.offset
+        places = np.zeros(len(wanted), np.int64)
+        places[is_there] = lists.rows[wanted[is_there]]
+        if self.physical:
+            places += self.physical
+            is_there = is_there & (places >= matched.extents.lows) & (places < matched.extents.ends)
+        return self._values(matched, places, is_there)
+
+    def _values(self, matched: MatchedRows, places: Longs, is_there: npt.NDArray[np.bool_]) -> pa.Array:
+        if self.column == CLASSIFIER:
+            values, rows = pa.array(matched.names, pa.string()), matched.variables
+            is_there = is_there & (rows[np.where(is_there, places, 0)] >= 0) if is_there.any() else is_there
+        else:
+            values, rows = matched.events.column(self.column), matched.rows
         if is_there.all():
-            return gather(column, lists.rows[places])
-        rows = np.zeros(len(places), np.int64)
-        rows[is_there] = lists.rows[places[is_there]]
-        return column.take(pa.array(rows, mask=~is_there)) if is_there.any() else pa.nulls(len(rows), column.type)
+            return gather(values, rows[places])
+        chosen = np.zeros(len(places), np.int64)
+        chosen[is_there] = rows[places[is_there]]
+        return values.take(pa.array(chosen, mask=~is_there)) if is_there.any() else pa.nulls(len(chosen), values.type)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRow:
+    """A column of the row of a result: the row itself, or the last one of the match.
+
+    Attributes:
+        column: the column.
+    """
+
+    column: int
+
+    def compute(self, matched: MatchedRows) -> pa.Array:
+        """The value of each result."""
+        return gather(matched.events.column(self.column), matched.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOfMatch:
+    """The number of the match among those of its partition, from 1 on."""
+
+    def compute(self, matched: MatchedRows) -> pa.Array:
+        """The value of each result."""
+        assert matched.numbers is not None, "matches are counted where a value asks for it"
+        return pa.array(matched.numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +230,7 @@ class TimeOfMatch:
     is_instant: bool = True
 
     def compute(self, matched: MatchedRows) -> pa.Array:
-        """The value of each match."""
+        """The value of each result."""
         return self.of_times(np.full(len(matched), matched.clock) if self.is_clock else matched.times)
 
     def of_times(self, times: Longs) -> pa.Array:
@@ -151,12 +247,14 @@ class AggregateOfMatch:
         operands: the operands, over the columns of a row.
         call: the aggregate, over the columns of the operands.
         operand_type: the type of the rows of these columns.
+        is_final: whether all rows of the match count, though the result stands in the midst of it.
     """
 
     variables: Variables
     operands: tuple[Bound, ...]
     call: AggregateOperation
     operand_type: TypeInformation
+    is_final: bool = False
 
     @cached_property
     def _bound(self) -> BoundAggregate:
@@ -173,11 +271,29 @@ class AggregateOfMatch:
         return (*called, *self._aggregators.user_code)
 
     def compute(self, matched: MatchedRows) -> pa.Array:
-        """The value of each match."""
-        return self.of_lists(matched.events, matched.of(self.variables))
+        """The value of each result."""
+        lists = matched.of(self.variables, is_final=self.is_final)
+        if lists.follow_one_another:
+            return self.of_lists(matched.events, lists)
+        if not self.is_final:
+            return self._of_shared_lists(matched.events, lists)
+        _, firsts, owners = np.unique(matched.extents.starts, return_index=True, return_inverse=True)
+        of_matches = RowLists(lists.rows, lists.starts[firsts], lists.counts[firsts])
+        return gather(self._of_shared_lists(matched.events, of_matches), owners)
+
+    def _of_shared_lists(self, events: pa.RecordBatch, lists: RowLists) -> pa.Array:
+        """The value of each list of rows, of which others may have the same ones; so many rows at a time."""
+        made, start = [], 0
+        totals = np.cumsum(lists.counts)
+        while start < len(totals):
+            reached = totals[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(totals, reached + _MOST_ROWS, "right")))
+            made.append(self.of_lists(events, lists.slice(start, stop)))
+            start = stop
+        return concat(made)
 
     def of_lists(self, events: pa.RecordBatch, lists: RowLists) -> pa.Array:
-        """The value of each list of rows."""
+        """The value of each list of rows; the lists follow one another."""
         is_there = lists.counts > 0
         values = self._values(self._accumulated(events, lists.rows, lists.starts[is_there]))
         if is_there.all():
@@ -212,7 +328,7 @@ def _of_rows(expression: Bound, events: pa.RecordBatch, rows: Longs) -> pa.Array
     return gather(expression.column(events.take(pa.array(distinct))), places)
 
 
-ValueOfMatch = RowOfMatch | TimeOfMatch | AggregateOfMatch
+ValueOfMatch = RowOfMatch | ShownRow | NumberOfMatch | TimeOfMatch | AggregateOfMatch
 
 
 @dataclass(frozen=True)
@@ -222,10 +338,19 @@ class MatchExpressions:
     Attributes:
         values: the values.
         expressions: the expressions, over a column for each of the values.
+        all_rows: whether there is a result for each row of a match, or one for the match.
+        with_empty: whether there is a result for a match without rows.
     """
 
     values: tuple[ValueOfMatch, ...]
     expressions: tuple[Bound, ...]
+    all_rows: bool = False
+    with_empty: bool = True
+
+    @property
+    def are_counted(self) -> bool:
+        """True if the matches of a partition have to be counted."""
+        return any(isinstance(value, NumberOfMatch) for value in self.values)
 
     @property
     def user_code(self) -> tuple[UserCode, ...]:
@@ -235,10 +360,10 @@ class MatchExpressions:
         return (*called, *(each for aggregate in aggregates for each in aggregate.user_code))
 
     def evaluate(self, matched: MatchedRows) -> list[pa.Array]:
-        """A column for each expression, with a value for each match.
+        """A column for each expression, with a value for each result.
 
         Raises:
-            EvaluationError: when a match has no value.
+            EvaluationError: when a result has no value.
         """
         return self.of_values([value.compute(matched) for value in self.values], len(matched))
 

@@ -68,6 +68,21 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
+class PreferredMatch(Match):
+    """The match that a pattern prefers among those that begin with a row; it may have no rows.
+
+    Attributes:
+        begins_with: the row with which it begins.
+        before: the rows before that, as far as they are looked at.
+        excluded: the places in ``path`` of rows that are not shown.
+    """
+
+    begins_with: Any
+    before: tuple[Any, ...] = ()
+    excluded: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TimedOutMatch:
     """A partial match that no event can complete any more.
 

@@ -13,6 +13,7 @@ from headrace.operators.pattern.event_conditions import EventConditions, Judged,
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.pattern_timers import PatternTimers
+from headrace.operators.pattern.preferred_matching import PreferredNfa
 from headrace.operators.pattern.rules import RuleVersion
 from headrace.operators.pattern.stored_matches import StoredMatches
 
@@ -55,7 +56,8 @@ class PatternMatcher:
     ) -> None:
         self.automaton = automaton
         self.rule = rule
-        self.nfa = Nfa(automaton, self._evaluate, clock)
+        is_preferred = automaton.preference is not None
+        self.nfa = PreferredNfa(automaton) if is_preferred else Nfa(automaton, self._evaluate, clock)
         self.conditions = EventConditions(automaton.event_conditions, self.nfa.asked_at_start, type_)
         self._type = type_
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from headrace.operators.arrays import concat
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext, close_all
-from headrace.operators.pattern.event_conditions import KnownColumns
+from headrace.operators.pattern.event_conditions import Judged, KnownColumns
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
@@ -40,6 +40,7 @@ from headrace.operators.pattern.match_results import (
 from headrace.operators.pattern.matches import NfaState, steps_of
 from headrace.operators.pattern.pattern_matcher import PatternMatcher
 from headrace.operators.pattern.patterns_at_work import RULES, ChangingPatterns, PatternsAtWork
+from headrace.operators.pattern.preferred_matching import PreferredMatching
 from headrace.operators.pattern.rules import RejectedRule
 from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
@@ -83,6 +84,9 @@ class PatternSettings:
 class PatternOperator(KeyedOperator, FunctionOperator):
     """Looks for patterns among the events of each key: for one, or for those of rules that change.
 
+    Attributes:
+        more_stores: the stores that it has besides those of patterns and of the events that wait.
+
     Args:
         patterns: the patterns.
         function: what is called for matches.
@@ -90,6 +94,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         type_: the type of the events.
         settings: how they are looked for.
     """
+
+    more_stores: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -107,7 +113,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._compare = settings.compare
         self._rejected = settings.rejected
         self._in_processing_time = settings.in_processing_time
-        self._is_batch = settings.is_batch
+        self._is_batch = self._ends_with_input = settings.is_batch
         self._late = LateRecords(self, 0, settings.late_tag)
         patterns.bind(function.context.current_processing_time, self)
         self.user_code = patterns.user_code
@@ -118,8 +124,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._is_open = False
 
     def restore_state(self, context: OperatorContext) -> None:
-        waiting = f"{WAITING_STORE}-0"
-        known = [name for name in context.state.stored() if name == waiting or self._patterns.is_store(name)]
+        own = (f"{WAITING_STORE}-0", *self.more_stores)
+        known = [name for name in context.state.stored() if name in own or self._patterns.is_store(name)]
         check_stores(context, known)
         self._patterns.restore_state(context, PROCESSING if self._in_processing_time else EVENT)
         self._waiting = WaitingInTable(context.state, 0, self._type, context.renamed_fields, is_keyed=True)
@@ -164,7 +170,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def advance_watermark(self, watermark: int) -> None:
         if self._in_processing_time:
             self._match_arrived()
-            if self._is_batch and watermark == MAX_WATERMARK > self._watermark:
+            if self._ends_with_input and watermark == MAX_WATERMARK > self._watermark:
                 self._tick(MAX_WATERMARK)
         else:
             self._note(np.array([watermark]))
@@ -197,12 +203,15 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             states = matcher.automaton.states
             rule = None if matcher.rule is None else matcher.rule.id
             for position, state in found.states(np.ones(len(keys), np.bool_)).items():
-                held = [(first, step, states[at].stage) for first, at, step in state.partial]
-                for (start, _), step, stage in [*held, *((first, step, None) for first, step in state.finished)]:
+                waits = matcher.automaton.preference is None
+                held = [(step, states[at].stage if waits else None) for _, at, step in state.partial]
+                for step, stage in [*held, *((step, None) for _, step in state.finished)]:
                     events: dict[str, list[Any]] = {}
-                    for taker, _, event, _ in reversed([*steps_of(step)]):
+                    taken = [each for each in steps_of(step) if states[each[0]].stage]
+                    for taker, _, event, _ in reversed(taken):
                         events.setdefault(states[taker].stage, []).append(records[-1 - event])
-                    yield StoredMatch(keys[position], start, events, stage, rule)
+                    if taken:
+                        yield StoredMatch(keys[position], taken[-1][1][0], events, stage, rule)
 
     # --- rules that change -------------------------------------------------------------------------------------------
 
@@ -312,7 +321,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             are_emitted_in_place: whether results come in the order of the events that they are made of, whatever keys
                 these have; else by the watermark that lets them be made, then key by key.
         """
-        timers = [None if timers_up_to is None else matcher.timers.take_due(timers_up_to) for matcher in matchers]
+        timers = [None if timers_up_to is None else self._due_timers(matcher, timers_up_to) for matcher in matchers]
         if not matchers or (batch is None and not any(timers)):
             return
         if batch is None:
@@ -330,16 +339,14 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             self.prepare(keyed)
             ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
             results.append(MatchResults(handles_timeout=tells))
-            delay = int(self._in_processing_time)
-            matching = KeyMatching(matcher.nfa, judged, ordered, watermarks, results[-1], delay)
+            matching = self.matching(judged, ordered, watermarks, results[-1], stamps)
             changed = self.matched(matching, keyed, own_found)
             matcher.matches.write(own_due.keys, changed, self._events, own_found.positions, keyed.expired)
             if matching.timers:
                 positions, times = np.array(matching.timers, np.int64).T
                 matcher.timers.register(times, own_due.keys.take(positions))
         if matchers[0].rule is None:
-            in_order = results[0].in_order(self.ranks(ordered))
-            self._function.call(in_order, self._events, stamps, self.context, self.output)
+            self.emit(results[0], self.ranks(ordered), due[0].keys, stamps)
         else:
             assert isinstance(self._function, PatternFunction), "rows are made of one pattern"
             numbers, in_order = in_order_of_rules(results)
@@ -355,6 +362,25 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             first += len(found[-1].records)
         return found
 
+    def matching(
+        self,
+        judged: Judged,
+        events: OrderedEvents,
+        watermarks: list[int],
+        results: MatchResults,
+        stamps: Callable[[int], int],
+    ) -> KeyMatching | PreferredMatching:
+        """What matches the events of a key."""
+        return KeyMatching(self._matcher.nfa, judged, events, watermarks, results, int(self._in_processing_time))
+
+    def emit(self, results: MatchResults, ranks: Ranks | None, keys: KeyColumn, stamps: Callable[[int], int]) -> None:
+        """Calls the function for what the only pattern has found of some keys."""
+        self._function.call(results.in_order(ranks), self._events, stamps, self.context, self.output)
+
+    def _due_timers(self, matcher: PatternMatcher, up_to: int) -> tuple[Longs, KeyColumn] | None:
+        """The times and keys of the timers of a pattern that are due; None where there are none."""
+        return matcher.timers.take_due(up_to)
+
     def ranks(self, events: OrderedEvents) -> Ranks | None:
         """The order in which keys are looked at by each watermark; None for that of their positions."""
         return None
@@ -367,7 +393,9 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         if self._matcher.automaton.iterative_conditions():
             self._matcher.nfa.read_by(self._events.reader(is_for_all=keyed.are_nearly_all))
 
-    def matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
+    def matched(
+        self, matching: KeyMatching | PreferredMatching, keyed: KeyedEvents, found: FoundMatches
+    ) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
         changed: dict[int, NfaState] = {}
         stored = found.states(keyed.is_stored_visited)

@@ -23,8 +23,10 @@ from headrace.operators.pattern.conditions import Condition, Facts
 from headrace.operators.pattern.matched_rows import (
     AggregateOfMatch,
     MatchExpressions,
+    NumberOfMatch,
     RowLists,
     RowOfMatch,
+    ShownRow,
     ValueOfMatch,
     Variables,
 )
@@ -79,21 +81,22 @@ class RowCondition(Condition):
         return False
 
     def holds(self, facts: Facts) -> bool:
-        raise TypeError(f"{self} is evaluated by an operator that has the rows")
+        return facts.of_rows(self)
 
     def __str__(self) -> str:
         return str(self.expressions.expressions[0])
 
-    def shape(self, row: int, taken: Taken) -> Shape:
+    def shape(self, row: int, taken: Taken, low: int) -> Shape:
         """The rows that the condition reads.
 
         Args:
             row: the current row.
             taken: the rows that the partial match has taken.
+            low: the first row of the key.
         """
-        return tuple(self._reach(value, row, taken) for value in self.expressions.values)
+        return tuple(self._reach(value, row, taken, low) for value in self.expressions.values)
 
-    def _reach(self, value: ValueOfMatch, row: int, taken: Taken) -> Reach:
+    def _reach(self, value: ValueOfMatch, row: int, taken: Taken, low: int) -> Reach:
         if not isinstance(value, RowOfMatch | AggregateOfMatch):
             return range(0)
         rows = taken(value.variables)
@@ -104,8 +107,8 @@ class RowCondition(Condition):
         if value.offset >= count:
             return range(0)
         place = value.offset if value.is_first else count - 1 - value.offset
-        distance = row - rows[place] if place < len(rows) else 0
-        return range(distance, distance + 1)
+        distance = (row - rows[place] if place < len(rows) else 0) - value.physical
+        return range(distance, distance + 1) if distance <= row - low else range(0)
 
     def holds_for(self, table: RowTable, rows: Longs, shape: Shape) -> npt.NDArray[np.bool_]:
         """Where it is true, when the rows that are read have some distances from each of the rows.
@@ -124,6 +127,7 @@ def _column(value: ValueOfMatch, reach: Reach, table: RowTable, rows: Longs) -> 
     if isinstance(value, RowOfMatch):
         column = table.columns.column(value.column)
         return gather(column, rows - reach[0]) if reach else pa.nulls(len(rows), column.type)
+    assert not isinstance(value, ShownRow | NumberOfMatch), "conditions have no results"
     if isinstance(value, AggregateOfMatch):
         reached = (rows[:, np.newaxis] - np.array(reach, np.int64)).ravel()
         return value.of_lists(table.columns, RowLists.of(reached, np.full(len(rows), len(reach))))
@@ -149,6 +153,7 @@ class Answers:
 
     def __init__(self, condition: RowCondition, table: RowTable) -> None:
         self._condition, self._table = condition, table
+        self._starts: list[int] = table.starts.tolist()
         self._asked: dict[Shape, int] = {}
         self._whole: dict[Shape, bytes] = {}
 
@@ -162,7 +167,7 @@ class Answers:
         Raises:
             EvaluationError: when it has no value.
         """
-        shape = self._condition.shape(row, taken)
+        shape = self._condition.shape(row, taken, self._starts[row])
         known = self._whole.get(shape)
         if known is None and self._is_worthwhile(shape):
             known = self._of_all_rows(shape)

@@ -13,24 +13,27 @@ import numpy.typing as npt
 from headrace.common.columns import layout_of
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, keys_of
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
+from headrace.operators.pattern import match_numbers
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.conditions import Condition, ConditionContext, IterativeCall
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
-from headrace.operators.pattern.match_results import Ranks
+from headrace.operators.pattern.match_numbers import MatchNumbers
+from headrace.operators.pattern.match_results import MatchResults, Ranks
 from headrace.operators.pattern.matched_rows import Variables
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
 from headrace.operators.pattern.patterns_at_work import FixedPattern
-from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable
+from headrace.operators.pattern.preferred_matching import PreferredMatching
+from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable, Taken
 from headrace.operators.pattern.stored_matches import FoundMatches
 from headrace.operators.window.table.firing_order import TIMERS_OF_RECORDS, Fed, Pane, TimerFiringOrder
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.keys import KeyCodec
+    from headrace.state.keys import KeyCodec, KeyColumn
 
 Longs = npt.NDArray[np.int64]
 
@@ -50,6 +53,8 @@ class RowPatternOperator(PatternOperator):
         codec: the codec of the keys.
     """
 
+    more_stores = (match_numbers.STORE,)
+
     def __init__(
         self,
         automaton: Automaton,
@@ -62,13 +67,14 @@ class RowPatternOperator(PatternOperator):
         codec: KeyCodec,
     ) -> None:
         settings = PatternSettings(in_processing_time=time_field is None, is_batch=is_batch)
-        fixed = FixedPattern(_with_calls(automaton, self._holds), type_)
-        super().__init__(fixed, columns, (), type_, settings)
-        self._variables = columns.variables
+        self._columns, self._variables = columns, columns.variables
+        asking = automaton if automaton.preference is not None else _with_calls(automaton, self._holds)
+        super().__init__(FixedPattern(asking, type_), columns, (), type_, settings)
         self._time_field = time_field
         self._order = order
         # Windows set timers of their own, which are not followed.
-        has_order = time_field is not None and not is_batch and not automaton.window
+        is_of_flink = automaton.preference is None and not automaton.window
+        has_order = time_field is not None and not is_batch and is_of_flink
         self._firing = TimerFiringOrder(TIMERS_OF_RECORDS, codec) if has_order else None
         self._fed: list[Fed] = []
         self._firing_places: dict[Pane, int] = {}
@@ -79,12 +85,15 @@ class RowPatternOperator(PatternOperator):
 
     def restore_state(self, context: OperatorContext) -> None:
         super().restore_state(context)
+        self._numbers = MatchNumbers(context) if self._columns.are_counted else None
         if self._firing is not None:
             self._firing.open(context)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         if self._firing is not None:
             self._firing.begin_epoch(scope)
+        if self._numbers is not None:
+            self._numbers.begin_epoch()
         super().begin_epoch(scope)
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
@@ -100,6 +109,8 @@ class RowPatternOperator(PatternOperator):
         if self._firing is not None:
             self._follow(self._watermark)
             self._firing.end_epoch()
+        if self._numbers is not None:
+            self._numbers.end_epoch()
         super().end_epoch()
 
     def _match_due(self) -> None:
@@ -130,16 +141,35 @@ class RowPatternOperator(PatternOperator):
         if self._order:
             keyed.sort_by(order_codes(self._events.arrived.columns, self._order))
 
-    def matched(self, matching: KeyMatching, keyed: KeyedEvents, found: FoundMatches) -> dict[int, NfaState]:
+    def emit(self, results: MatchResults, ranks: Ranks | None, keys: KeyColumn, stamps: Callable[[int], int]) -> None:
+        found = results.in_order(ranks)
+        if self._numbers is not None:
+            self._columns.match_numbers = self._numbers.count(keys, np.array(results.positions_in_order, np.int64))
+        self._columns.call(found, self._events, stamps, self.context, self.output)
+
+    def matched(
+        self, matching: KeyMatching | PreferredMatching, keyed: KeyedEvents, found: FoundMatches
+    ) -> dict[int, NfaState]:
         self._keyed, self._found = keyed, found
         self._matched_rows: _Rows | None = None
         return super().matched(matching, keyed, found)
 
     def _holds(self, condition: RowCondition, event: int, context: ConditionContext) -> bool:
+        rows, variables = self._rows_matched(), self._variables
+
+        def taken(numbers: Variables) -> Sequence[int]:
+            names = [variables[number] for number in numbers] if numbers else variables
+            found = [rows.row_of(place) for name in names for place in context.events(name)]
+            return found if len(names) == 1 else sorted(found)
+
+        return rows.holds(condition, rows.row_of(event), taken)
+
+    def _rows_matched(self) -> _Rows:
+        """The rows that are matched, which conditions look at."""
         if self._matched_rows is None:
-            clock = context.current_processing_time()
+            clock = self._columns.context.current_processing_time()
             self._matched_rows = _Rows(self._keyed, self._found, self._type, self._events, clock)
-        return self._matched_rows.holds(condition, event, context, self._variables)
+        return self._matched_rows
 
 
 def _with_calls(automaton: Automaton, holds: Callable[[RowCondition, int, ConditionContext], bool]) -> Automaton:
@@ -174,20 +204,17 @@ class _Rows:
         places, of_keys = places[order], of_keys[order]
         is_first = np.diff(of_keys, prepend=-1) != 0
         starts = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
-        self._rows = dict(zip(places.tolist(), range(len(places)), strict=True))
+        self._rows: dict[int, int] = dict(zip(places.tolist(), range(len(places)), strict=True))
         self._table = RowTable(layout_of(type_).array_to_columns(events.column(places)), starts, clock)
         self._answers: dict[RowCondition, Answers] = {}
 
-    def holds(self, condition: RowCondition, event: int, context: ConditionContext, variables: tuple[str, ...]) -> bool:
-        """Evaluate a condition for a row and a partial match."""
+    def row_of(self, place: int) -> int:
+        """The row of an event."""
+        return self._rows[place]
+
+    def holds(self, condition: RowCondition, row: int, taken: Taken) -> bool:
+        """Evaluate a condition for a row, and those that have been taken."""
         answers = self._answers.get(condition)
         if answers is None:
             answers = self._answers[condition] = Answers(condition, self._table)
-        rows = self._rows
-
-        def taken(numbers: Variables) -> Sequence[int]:
-            names = [variables[number] for number in numbers] if numbers else variables
-            found = [rows[place] for name in names for place in context.events(name)]
-            return found if len(names) == 1 else sorted(found)
-
-        return answers.holds(rows[event], taken)
+        return answers.holds(row, taken)

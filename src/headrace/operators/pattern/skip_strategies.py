@@ -7,7 +7,7 @@ are dropped. Events are compared by their ids, a timestamp and a number.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -88,36 +88,52 @@ class SkipToStage(SkipStrategy):
         stage: the name of the stage.
         is_last: whether the last event of the stage is meant, or the first.
         fails_on_miss: whether a match without such an event, or that begins with it, fails the job.
+        parts: the stages that the name stands for, where it is not that of a stage.
     """
 
     stage: str
     is_last: bool = False
     fails_on_miss: bool = False
+    parts: tuple[str, ...] = ()
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages whose events are meant."""
+        return self.parts or (self.stage,)
 
     @property
     def named_stage(self) -> str | None:
-        return self.stage
+        return None if self.parts else self.stage
 
     def throw_exception_on_miss(self) -> Self:
         """The same, which fails the job when a match has no event of the stage, or begins with it."""
         return replace(self, fails_on_miss=True)
 
     def find(self, last: Step, stages: Sequence[str]) -> EventId | None:
-        events = [event for taker, event, _, _ in steps_of(last) if stages[taker] == self.stage]
+        wanted = self.stages
+        events = [event for taker, event, _, _ in steps_of(last) if stages[taker] in wanted]
         if not events:
             if self.fails_on_miss:
-                taken = ", ".join(dict.fromkeys(reversed([stages[taker] for taker, _, _, _ in steps_of(last)])))
-                raise JobExecutionError(
-                    f"Could not skip to {self.stage}. No such element in the found match, which has events of {taken}"
-                )
+                raise self.missing(reversed([stages[taker] for taker, _, _, _ in steps_of(last)]))
             return None
         found = events[0 if self.is_last else -1]
         if self.fails_on_miss and found == min(event for _, event, _, _ in steps_of(last)):
-            raise JobExecutionError(
-                f"Could not skip to first element of a match. The match begins with the event of {self.stage} to skip "
-                "to, and would be found again without end: skip to another stage, to the next event or past the last"
-            )
+            raise self.endless()
         return found[0], found[1] - 1
+
+    def missing(self, taken: Iterable[str]) -> JobExecutionError:
+        """The error of a match that has no event of the stage, but of others."""
+        shown = ", ".join(dict.fromkeys(taken))
+        return JobExecutionError(
+            f"Could not skip to {self.stage}. No such element in the found match, which has events of {shown}"
+        )
+
+    def endless(self) -> JobExecutionError:
+        """The error of a match that begins with the event to skip to."""
+        return JobExecutionError(
+            f"Could not skip to first element of a match. The match begins with the event of {self.stage} to skip "
+            "to, and would be found again without end: skip to another stage, to the next event or past the last"
+        )
 
     def __str__(self) -> str:
         return f"skip_to_{'last' if self.is_last else 'first'}({self.stage!r})"

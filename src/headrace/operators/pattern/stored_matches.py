@@ -157,6 +157,12 @@ class StoredMatches:
         if len(writer.of_keys) or len(gone_keys):
             self._rows.write(keys, writer.rows(self._schema, events), gone_keys)
 
+    def keys(self) -> KeyColumn:
+        """Return all keys that have anything, each once."""
+        keys, _ = self._rows.stored()
+        order, firsts = order_by_key(keys.hashes, keys.values)
+        return keys.take(order[firsts])
+
     def all(self) -> tuple[KeyColumn, FoundMatches]:
         """Return all keys, and what they had when the epoch began."""
         keys, rows = self._rows.before()

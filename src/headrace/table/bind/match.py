@@ -3,7 +3,8 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.logical_types import IntervalType, TypeRoot
 from headrace.table.bind.errors import misspelt
@@ -11,12 +12,15 @@ from headrace.table.bind.pattern_scalars import PatternScalars, navigated
 from headrace.table.bind.scopes import Scope
 from headrace.table.functions.types import TIMESTAMPS, is_in, root_of
 from headrace.table.logical.match import (
+    ALL_ROWS,
     Match,
     MatchClauses,
     PatternDefinition,
+    PatternExclusion,
     PatternGroup,
     PatternMeasure,
     PatternQuantity,
+    PatternRef,
 )
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Literal, SortKey
@@ -25,9 +29,10 @@ from headrace.table.parse.tree import queries
 from headrace.table.parse.tree.node import Name
 
 if TYPE_CHECKING:
+    from headrace.table.bind.context import BindContext
     from headrace.table.bind.queries import QueryBinder
 
-Pattern = str | PatternGroup | PatternQuantity
+Pattern = str | PatternGroup | PatternQuantity | PatternExclusion
 
 
 class MatchBinder:
@@ -60,9 +65,10 @@ class MatchBinder:
         self._check_names()
         partition_by = tuple(self._column(each) for each in node.partition_by)
         order_by = self._order()
-        PatternCheck(self).check(node.pattern)
-        if node.all_rows:
-            self.context.defer(node, "ALL ROWS PER MATCH is not supported", "Write ONE ROW PER MATCH.")
+        goes_beyond = PatternCheck(self.context).goes_beyond_flink(node.pattern)
+        if node.all_rows_option is queries.RowsPerMatch.WITH_UNMATCHED:
+            advice = "Write ALL ROWS PER MATCH, and find the others with a join or LEFT ANTI JOIN."
+            self.context.defer(node, "WITH UNMATCHED ROWS is not supported", advice)
         clauses = MatchClauses(
             partition_by,
             order_by,
@@ -74,8 +80,10 @@ class MatchBinder:
             self._within(),
             tuple(self.subsets.items()),
             (node.at_begin, node.at_end),
+            all_rows=bool(node.all_rows),
+            with_empty=node.all_rows_option is not queries.RowsPerMatch.OMIT_EMPTY,
         )
-        return Match(self.source, clauses)
+        return Match(self.source, replace(clauses, finds_preferred=goes_beyond or _goes_by_rows(clauses)))
 
     def _check_names(self) -> None:
         node, known = self.node, [*self.variables, *self.subsets]
@@ -84,8 +92,6 @@ class MatchBinder:
         after = node.after_variable
         if after is not None and after.text not in known:
             raise self.context.error(after, f"unknown pattern variable '{after}'", misspelt(after.text, known))
-        if after is not None and after.text in self.subsets:
-            self.context.defer(after, f"'{after}' is a subset", "Write SKIP TO with one variable of the pattern.")
         for subset in node.subsets:
             for name in subset.variables:
                 if name.text not in self.variables:
@@ -149,9 +155,11 @@ class MatchBinder:
 
     def _measures(self, partition_by: tuple[int, ...]) -> tuple[PatternMeasure, ...]:
         node = self.node
-        if not node.measures:
+        if not node.measures and not node.all_rows:
             self.context.defer(node, "MATCH_RECOGNIZE without MEASURES has no columns", "Write MEASURES A.x AS x.")
-        taken = {self.source.schema.names[index]: "PARTITION BY" for index in partition_by}
+        names = self.source.schema.names
+        taken = dict.fromkeys(names, "the rows") if node.all_rows else {}
+        taken |= {names[index]: "PARTITION BY" for index in partition_by}
         for each in node.measures:
             if each.alias.text in taken:
                 where = taken[each.alias.text]
@@ -172,96 +180,122 @@ class MatchBinder:
         return PatternDefinition(name, navigated(condition, name))
 
     def _scalars(self, clause: str) -> PatternScalars:
-        in_measures = list(self.subsets) if clause == "MEASURES" else []
-        known = dict.fromkeys([*self.variables, *self.defined, *in_measures])
+        known = dict.fromkeys([*self.variables, *self.defined, *self.subsets])
+        pattern, all_rows = self.node.pattern, bool(self.node.all_rows)
+        required = _required(pattern) if clause == "MEASURES" and not all_rows else set()
+        if clause != "MEASURES" or not _can_be_empty(pattern):
+            required.add(ALL_ROWS)
         schema = self.source.schema
-        required = tuple(_required(self.node.pattern)) if clause == "MEASURES" else ()
-        return PatternScalars(self.queries, schema, tuple(known), required, clause, self.scope)
+        return PatternScalars(
+            self.queries, schema, tuple(known), frozenset(required), clause, self.scope, all_rows=all_rows
+        )
 
 
 # --- patterns --------------------------------------------------------------------------------------------------------
 
 
-def _variables(pattern: queries.RowPattern) -> Iterator[str]:
-    """The variables of a pattern, in its order."""
-    if isinstance(pattern, queries.PatternVariable):
-        yield pattern.name.text
-    elif isinstance(pattern, queries.PatternRepetition | queries.PatternExclusion):
-        yield from _variables(pattern.part)
+def _goes_by_rows(clauses: MatchClauses) -> bool:
+    """Return whether a scalar has ``PREV`` or ``NEXT``, which see rows whatever variables these are mapped to."""
+    scalars = [*(each.condition for each in clauses.definitions), *(each.expression for each in clauses.measures)]
+    return any(isinstance(node, PatternRef) and node.physical for scalar in scalars for node in scalar.walk())
+
+
+def _walk(pattern: queries.RowPattern) -> Iterator[queries.RowPattern]:
+    yield pattern
+    if isinstance(pattern, queries.PatternRepetition | queries.PatternExclusion):
+        yield from _walk(pattern.part)
     elif isinstance(pattern, queries.PatternSequence | queries.PatternAlternatives | queries.PatternPermutation):
         for part in pattern.parts:
-            yield from _variables(part)
+            yield from _walk(part)
 
 
-def _required(pattern: queries.RowPattern) -> Iterator[str]:
+def _variables(pattern: queries.RowPattern) -> Iterator[str]:
+    """The variables of a pattern, in its order."""
+    return (part.name.text for part in _walk(pattern) if isinstance(part, queries.PatternVariable))
+
+
+def _required(pattern: queries.RowPattern) -> set[str]:
     """The variables to which every match maps a row."""
-    for part in _flat(pattern):
-        inner = part.part if isinstance(part, queries.PatternRepetition) else part
-        if isinstance(inner, queries.PatternVariable) and _least(part):
-            yield inner.name.text
+    match pattern:
+        case queries.PatternVariable(name=name):
+            return {name.text}
+        case queries.PatternRepetition(part=part):
+            return _required(part) if pattern.least else set()
+        case queries.PatternExclusion(part=part):
+            return _required(part)
+        case queries.PatternAlternatives(parts=parts):
+            return set.intersection(*map(_required, parts))
+        case queries.PatternSequence(parts=parts) | queries.PatternPermutation(parts=parts):
+            return set[str]().union(*map(_required, parts))
+    raise AssertionError(pattern)
+
+
+def _can_be_empty(pattern: queries.RowPattern) -> bool:
+    """Return whether a match may have no rows."""
+    match pattern:
+        case queries.PatternRepetition(part=part):
+            return not pattern.least or _can_be_empty(part)
+        case queries.PatternExclusion(part=part):
+            return _can_be_empty(part)
+        case queries.PatternAlternatives(parts=parts):
+            return any(map(_can_be_empty, parts))
+        case queries.PatternSequence(parts=parts) | queries.PatternPermutation(parts=parts):
+            return all(map(_can_be_empty, parts))
+    return False
 
 
 def _pattern(pattern: queries.RowPattern) -> Pattern:
-    if isinstance(pattern, queries.PatternVariable):
-        return pattern.name.text
-    if isinstance(pattern, queries.PatternRepetition):
-        return PatternQuantity(_pattern(pattern.part), pattern.least or 0, pattern.most, pattern.is_reluctant)
-    if isinstance(pattern, queries.PatternExclusion):
-        return _pattern(pattern.part)
-    assert isinstance(pattern, queries.PatternSequence | queries.PatternAlternatives | queries.PatternPermutation)
-    is_alternatives = isinstance(pattern, queries.PatternAlternatives)
-    return PatternGroup(tuple(map(_pattern, pattern.parts)), is_alternatives)
+    match pattern:
+        case queries.PatternVariable(name=name):
+            return name.text
+        case queries.PatternRepetition(part=part):
+            return PatternQuantity(_pattern(part), pattern.least or 0, pattern.most, pattern.is_reluctant)
+        case queries.PatternExclusion(part=part):
+            return PatternExclusion(_pattern(part))
+        case queries.PatternPermutation(parts=parts):
+            orders = itertools.permutations(map(_pattern, parts[:_MOST_PERMUTED]))
+            return PatternGroup(tuple(PatternGroup(order) for order in orders), is_alternatives=True)
+        case queries.PatternAlternatives(parts=parts):
+            return PatternGroup(tuple(map(_pattern, parts)), is_alternatives=True)
+        case queries.PatternSequence(parts=parts):
+            return PatternGroup(tuple(map(_pattern, parts)))
+    raise AssertionError(pattern)
 
 
 class PatternCheck:
-    """Finds parts of a pattern that cannot be executed; a sequence of quantified variables can."""
+    """Says which patterns are a sequence of quantified variables that Flink takes, and which are not possible.
 
-    def __init__(self, match: MatchBinder) -> None:
-        self.context = match.context
+    Args:
+        context: takes the errors.
+    """
 
-    def check(self, pattern: queries.RowPattern) -> None:
-        """See a whole pattern."""
+    def __init__(self, context: "BindContext") -> None:
+        self._context = context
+
+    def goes_beyond_flink(self, pattern: queries.RowPattern) -> bool:
+        """Return whether Flink does not take a pattern; refuse what is not possible at all."""
+        for part in _walk(pattern):
+            if isinstance(part, queries.PatternRepetition):
+                self._check_limits(part)
+            elif isinstance(part, queries.PatternPermutation) and len(part.parts) > _MOST_PERMUTED:
+                reason = f"PERMUTE takes {_MOST_PERMUTED} parts at most, since it stands for all their orders"
+                self._context.defer(part, reason, "Write the orders that are possible with |.")
         parts = list(_flat(pattern))
-        repeated = [name for name, count in Counter(_variables(pattern)).items() if count > 1]
-        if repeated:
-            self.context.defer(pattern, f"the variable '{repeated[0]}' stands in the pattern twice")
-        for part in parts:
-            self._part(part)
-        if all(_least(part) == 0 for part in parts):
-            self.context.defer(pattern, "the pattern matches no rows at all", "One variable at least has to be there.")
-        for part, following in itertools.pairwise(parts):
-            if _is_greedy(part) and _least(following) == 0:
-                self.context.defer(following, "an optional variable cannot follow a greedy one", "Write +? or *?.")
-        last = parts[-1]
-        is_optional = isinstance(last, queries.PatternRepetition) and (last.least, last.most) == (0, 1)
-        if _is_greedy(last) and not is_optional:
-            self.context.defer(
-                last, "the last variable of a pattern cannot be greedy", "Write +? or *?, or a variable behind it."
-            )
+        repeats = max(Counter(_variables(pattern)).values()) > 1
+        return (
+            repeats
+            or any(map(_is_not_of_flink, parts))
+            or _can_be_empty(pattern)
+            or any(_is_greedy(part) and not _least(following) for part, following in itertools.pairwise(parts))
+            or (_is_greedy(parts[-1]) and not _is_optional(parts[-1]))
+        )
 
-    def _part(self, part: queries.RowPattern) -> None:
-        kinds = {
-            queries.PatternAlternatives: "alternatives",
-            queries.PatternExclusion: "{- -}",
-            queries.PatternPermutation: "PERMUTE",
-        }
-        inner = part
-        if isinstance(part, queries.PatternRepetition):
-            inner = part.part
-            self._limits(part)
-        if type(inner) in kinds:
-            self.context.defer(part, f"{kinds[type(inner)]} are not supported in patterns")
-        elif isinstance(inner, queries.PatternSequence):
-            self.context.defer(part, "groups are not supported in patterns", "Repeat variables one by one.")
-        if isinstance(part, queries.PatternRepetition) and (part.least, part.most) == (0, 1) and part.is_reluctant:
-            self.context.defer(part, "?? is not supported in patterns", "Write ?.")
+    def _check_limits(self, part: queries.PatternRepetition) -> None:
+        if part.most is not None and part.most < max(part.least or 0, 1):
+            self._context.defer(part, f"the largest number of rows is {max(part.least or 0, 1)} at least")
 
-    def _limits(self, part: queries.PatternRepetition) -> None:
-        if part.least is None:
-            advice = f"Write {{0, {part.most}}}."
-            self.context.defer(part, "the smallest number of rows is missing", advice)
-        elif part.most is not None and part.most < max(part.least, 1):
-            self.context.defer(part, f"the largest number of rows is {max(part.least, 1)} at least")
+
+_MOST_PERMUTED: Final = 6
 
 
 def _flat(pattern: queries.RowPattern) -> Iterator[queries.RowPattern]:
@@ -272,8 +306,20 @@ def _flat(pattern: queries.RowPattern) -> Iterator[queries.RowPattern]:
         yield pattern
 
 
+def _is_not_of_flink(part: queries.RowPattern) -> bool:
+    """Return whether it is neither a variable nor one with a quantifier that Flink takes."""
+    if isinstance(part, queries.PatternRepetition):
+        is_reluctant_option = _is_optional(part) and part.is_reluctant
+        return part.least is None or is_reluctant_option or not isinstance(part.part, queries.PatternVariable)
+    return not isinstance(part, queries.PatternVariable)
+
+
 def _least(part: queries.RowPattern) -> int:
     return part.least or 0 if isinstance(part, queries.PatternRepetition) else 1
+
+
+def _is_optional(part: queries.RowPattern) -> bool:
+    return isinstance(part, queries.PatternRepetition) and (part.least, part.most) == (0, 1)
 
 
 def _is_greedy(part: queries.RowPattern) -> bool:

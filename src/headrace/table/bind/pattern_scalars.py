@@ -10,8 +10,8 @@ from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import NamedRelation, Scope
 from headrace.table.functions.definitions import CallShape, FunctionDefinition
 from headrace.table.functions.table import FUNCTIONS
-from headrace.table.functions.types import INTEGERS, is_in, timestamp, timestamp_ltz
-from headrace.table.logical.match import ALL_ROWS, PatternAggregate, PatternRef
+from headrace.table.functions.types import BIGINT, INTEGERS, STRING, is_in, timestamp, timestamp_ltz
+from headrace.table.logical.match import ALL_ROWS, CLASSIFIER, PatternAggregate, PatternRef
 from headrace.table.logical.scalars import Call, Cast, Literal, Scalar, Subquery
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.parse.tree import expressions as sql
@@ -40,9 +40,10 @@ class PatternScalars(ExpressionBinder):
         queries: the binder of queries.
         schema: the columns of the rows.
         variables: the variables that may be named.
-        required: those to which every match maps a row.
+        required: those to which every match maps a row, as far as a result knows them.
         clause: the clause.
         around: the columns of relations around.
+        all_rows: whether there is a result for each row of a match.
     """
 
     def __init__(
@@ -50,15 +51,18 @@ class PatternScalars(ExpressionBinder):
         queries: "QueryBinder",
         schema: Schema,
         variables: tuple[str, ...],
-        required: tuple[str, ...],
+        required: frozenset[str],
         clause: str,
         around: Scope,
+        *,
+        all_rows: bool,
     ) -> None:
         scope = Scope((NamedRelation(None, schema),), schema, queries.context.correlation(), around.parent)
         super().__init__(queries, scope, clause)
         self._schema = schema
         self._variables = variables
-        self._required = (*required, ALL_ROWS)
+        self._required = required
+        self._all_rows = all_rows
 
     def _identifier(self, node: sql.Identifier) -> Scalar:
         """``A.price``: of the last row mapped to A; without a variable, of the last row of the match."""
@@ -84,12 +88,11 @@ class PatternScalars(ExpressionBinder):
         return super().function_call(node) if rule is None else rule(self, node)
 
     def match_semantics(self, node: sql.MatchSemantics) -> Scalar:
-        """``FINAL``, the default with one row per match, and ``RUNNING``."""
+        """``FINAL`` and ``RUNNING``, which are the same with one row per match."""
         if self.clause != "MEASURES":
             return super().match_semantics(node)
-        if not node.is_final:
-            self.context.defer(node, "RUNNING is not supported")
-        return self.bind(node.call)
+        found = self.bind(node.call)
+        return found.transform(_final) if node.is_final and self._all_rows else found
 
     def without_queries(self, node: sql.SqlExpression) -> Scalar:
         """The scalar of an expression, in which there is no query."""
@@ -108,7 +111,7 @@ class PatternScalars(ExpressionBinder):
         if any(isinstance(each, PatternAggregate) for each in operand.walk()):
             raise self.context.error(node.arguments[0], f"{node.name} takes a column, and no aggregate")
         refs = [each for each in operand.walk() if isinstance(each, PatternRef)]
-        nested = next((ref.function for ref in refs if ref.function), None)
+        nested = next((_outermost(ref) for ref in refs if ref.function), None)
         if nested is not None and (nested in _PHYSICAL or node.name not in _PHYSICAL):
             raise self.context.error(node.arguments[0], f"{nested} is not possible inside of {node.name}")
         self._one_variable(node, refs)
@@ -124,21 +127,42 @@ class PatternScalars(ExpressionBinder):
         return int(offset.value)
 
     def physical(self, node: sql.Call) -> Scalar:
-        """``PREV`` and ``NEXT``, which Flink supports for the row itself alone."""
-        if self.clause == "MEASURES":
-            raise self.context.error(node, f"{node.name} is not possible in MEASURES", "Use LAST(A.column, 1).")
+        """``PREV`` and ``NEXT``, which go on or back among all rows; beyond Flink, but for the row itself."""
         found = self.navigation(node)
         offset = self._offset(node)
-        if offset:
-            last = f"LAST({node.arguments[0]}, {offset})" if node.name == "PREV" else "LAST(A.column, 1)"
-            self.context.defer(node, f"{node.name} is not supported", f"Use {last}.")
+        if self.clause == "MEASURES" and not offset:
+            raise self.context.error(node, f"{node.name} of no rows is the row itself", f"Leave {node.name} out.")
+        if node.name == "NEXT" and offset and self.clause == "DEFINE":
+            reason = "NEXT looks at a row that has not been matched yet, which DEFINE cannot"
+            self.context.defer(node, reason, "Move the condition to the next variable, with PREV or LAST.")
         return found
 
     # --- functions of the match --------------------------------------------------------------------------------------
 
     def classifier(self, node: sql.Call) -> Scalar:
-        """``CLASSIFIER()``, which Flink does not support."""
-        raise self.context.unplanned(node, "CLASSIFIER() is not supported")
+        """``CLASSIFIER()``, the variable that the row is mapped to; beyond Flink."""
+        if self.clause != "MEASURES":
+            raise self.context.unplanned(
+                node, f"CLASSIFIER() is not possible in {self.clause}", "Name the variables whose rows are meant."
+            )
+        variable = ALL_ROWS
+        if node.arguments:
+            given = node.arguments[0]
+            variable = given.names[0].text if isinstance(given, sql.Identifier) and len(given.names) == 1 else ""
+            if len(node.arguments) > 1 or variable not in self._variables:
+                advice = misspelt(variable, list(self._variables)) if variable else None
+                raise self.context.error(given, "CLASSIFIER takes a variable or a name of SUBSET, or nothing", advice)
+        kind = STRING.not_null() if variable in self._required else STRING
+        return PatternRef(variable, CLASSIFIER, "CLASSIFIER", type=kind)
+
+    def match_number(self, node: sql.Call) -> Scalar:
+        """``MATCH_NUMBER()``, the number of the match in its partition; beyond Flink."""
+        if node.arguments:
+            raise self.context.error(node, "MATCH_NUMBER takes no arguments")
+        if self.clause != "MEASURES":
+            reason = f"MATCH_NUMBER() is not possible in {self.clause}: which matches there are is not known yet"
+            raise self.context.unplanned(node, reason)
+        return Call(node.name, (), type=BIGINT.not_null())
 
     def match_rowtime(self, node: sql.Call) -> Scalar:
         """``MATCH_ROWTIME()``, the time of the row that made the match complete; with a column in the column's type."""
@@ -205,10 +229,24 @@ class PatternScalars(ExpressionBinder):
             raise self.context.error(node, f"it takes columns of one pattern variable, not of {shown}")
 
 
+def _outermost(ref: PatternRef) -> str:
+    if ref.physical:
+        return "PREV" if ref.physical < 0 else "NEXT"
+    return ref.function
+
+
+def _final(scalar: Scalar) -> Scalar:
+    return replace(scalar, is_final=True) if isinstance(scalar, PatternRef | PatternAggregate) else scalar
+
+
 def _moved(operand: Scalar, function: str, offset: int) -> Scalar:
     def moved(scalar: Scalar) -> Scalar:
         if not isinstance(scalar, PatternRef):
             return scalar
+        if function in _PHYSICAL and offset:
+            physical = -offset if function == "PREV" else offset
+            inner = scalar.function or "LAST"
+            return replace(scalar, function=inner, physical=physical, type=scalar.type.as_nullable())
         return replace(
             scalar, function=function, offset=offset, type=scalar.type.as_nullable() if offset else scalar.type
         )
@@ -226,6 +264,7 @@ _FUNCTIONS: Final[dict[str, Callable[[PatternScalars, sql.Call], Scalar]]] = {
     "PREV": PatternScalars.physical,
     "NEXT": PatternScalars.physical,
     "CLASSIFIER": PatternScalars.classifier,
+    "MATCH_NUMBER": PatternScalars.match_number,
     "MATCH_ROWTIME": PatternScalars.match_rowtime,
     "MATCH_PROCTIME": PatternScalars.match_proctime,
 }

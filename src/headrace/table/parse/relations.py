@@ -37,6 +37,7 @@ from headrace.table.parse.tree.queries import (
     PivotValue,
     Relation,
     RowPattern,
+    RowsPerMatch,
     Snapshot,
     TableFunction,
     TableReference,
@@ -312,6 +313,7 @@ class RelationParser(ExpressionParser):
         order = self.order_by()
         measures = self.some(self._measure) if self.accept("MEASURES") else ()
         all_rows = self._rows_per_match()
+        option = self._all_rows_option() if all_rows else None
         after, variable = self._after_match() if self.at("AFTER") else (None, None)
         self.expect("PATTERN", "(")
         at_begin = self.accept("^")
@@ -329,6 +331,7 @@ class RelationParser(ExpressionParser):
             order,
             measures,
             all_rows,
+            option,
             after,
             variable,
             pattern,
@@ -360,6 +363,9 @@ class RelationParser(ExpressionParser):
             self.expect("ROWS", "PER", "MATCH")
             return True
         return None
+
+    def _all_rows_option(self) -> RowsPerMatch | None:
+        return next((option for option in RowsPerMatch if self.accept_all(*option.value.split())), None)
 
     def _after_match(self) -> tuple[AfterMatch, Name | None]:
         self.expect("AFTER", "MATCH", "SKIP")

@@ -224,7 +224,7 @@ def _match(match: Match) -> Terms:
     yield "partition", f"[{', '.join(map(str, clauses.partition_by))}]"
     yield "order", f"[{', '.join(map(_sort_key, clauses.order_by))}]"
     yield "outputFields", f"[{', '.join(match.schema.names)}]"
-    yield "allRows", "false"
+    yield "allRows", str(clauses.all_rows).lower()
     yield "after", after_text(clauses, is_logical=True)
     yield "pattern", pattern_text(clauses.pattern)
     yield "isStrictStarts", str(clauses.is_anchored[0]).lower()

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from headrace.graph.match_specs import MatchSpec
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.match import ALL_ROWS, MatchClauses, PatternRef
+from headrace.table.logical.match import SHOWN_ROW, MatchClauses, PatternRef
 from headrace.table.logical.match import Match as LogicalMatch
 from headrace.table.logical.scalars import Call, Cast, Scalar
 from headrace.table.logical.schema import Schema, TimeAttribute
@@ -19,7 +19,7 @@ from headrace.table.physical.conversion import ConversionContext, conversion_rul
 from headrace.table.physical.joins import Join
 from headrace.table.physical.match_conditions import conditions_of
 from headrace.table.physical.match_pattern import automaton_of
-from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
+from headrace.table.physical.match_text import after_text, definition_texts, pattern_text, rows_text
 from headrace.table.physical.match_values import MatchValues
 from headrace.table.physical.node import (
     Edges,
@@ -35,7 +35,7 @@ from headrace.table.physical.translation import GraphBuilder, by_key, record_typ
 
 @dataclass(frozen=True)
 class Match(PhysicalNode):
-    """One row for each match of a pattern in the rows of a partition."""
+    """One row for each match of a pattern in the rows of a partition, or for each row of it."""
 
     name: ClassVar[str] = "Match"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
@@ -57,9 +57,10 @@ class Match(PhysicalNode):
         if clauses.order_by:
             yield "orderBy", order_text(clauses.order_by, self.input.schema)
         if clauses.measures:
-            shown = [f"{text(_final(each.expression), names)} AS {each.name}" for each in clauses.measures]
+            final = _unmarked if clauses.all_rows else _final
+            shown = [f"{text(final(each.expression), names)} AS {each.name}" for each in clauses.measures]
             yield "measures", names_text(shown)
-        yield "rowsPerMatch", "ONE ROW PER MATCH"
+        yield "rowsPerMatch", rows_text(clauses)
         yield "after", after_text(clauses, is_logical=False)
         yield "pattern", pattern_text(clauses.pattern)
         if clauses.subsets:
@@ -70,11 +71,12 @@ class Match(PhysicalNode):
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given, clauses = self.input.schema, self.clauses
         values = MatchValues.of(clauses, given, builder.settings)
-        columns = [*self._keys(), *(each.expression for each in clauses.measures)]
+        before, behind = clauses.columns(given)
+        columns = [*self._shown(before), *(each.expression for each in clauses.measures), *self._shown(behind)]
         first, *others = clauses.order_by
         spec = MatchSpec(
             automaton=automaton_of(clauses, conditions_of(clauses, given, builder.settings)),
-            expressions=values.expressions(columns),
+            expressions=values.expressions(columns, all_rows=clauses.all_rows, with_empty=clauses.with_empty),
             variables=values.variables,
             result_type=record_type(self.schema),
             time_field=None if given[first.index].time is TimeAttribute.PROCTIME else first.index,
@@ -82,10 +84,18 @@ class Match(PhysicalNode):
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, clauses.partition_by))
 
-    def _keys(self) -> list[PatternRef]:
-        """The columns of the partition, which are those of any row."""
-        columns = ((index, self.input.schema[index]) for index in self.clauses.partition_by)
-        return [PatternRef(ALL_ROWS, index, each.name, type=each.type) for index, each in columns]
+    def _shown(self, columns: Sequence[int]) -> list[PatternRef]:
+        """Columns of the rows themselves; in one row for a match those of the partition, which all rows have."""
+        made = []
+        for index in columns:
+            column = self.input.schema[index]
+            attribute = column.time if self.clauses.all_rows else None
+            made.append(PatternRef(SHOWN_ROW, index, column.name, attribute=attribute, type=column.type))
+        return made
+
+
+def _unmarked(measure: Scalar) -> Scalar:
+    return measure
 
 
 def _final(measure: Scalar) -> Scalar:

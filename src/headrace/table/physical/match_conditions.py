@@ -72,6 +72,7 @@ class _Conditions:
     def _is_of_row_itself(self, node: Scalar) -> bool:
         if isinstance(node, PatternRef):
             is_current = node.variable in (self.variable, ALL_ROWS) and node.function != "FIRST" and not node.offset
+            is_current = is_current and not node.physical
             return is_current and TimeAttribute.PROCTIME not in (node.time, node.attribute)
         return not isinstance(node, PatternAggregate) and not (
             isinstance(node, Call) and node.function in ("MATCH_ROWTIME", "MATCH_PROCTIME")

@@ -1,4 +1,8 @@
-"""The pattern of ``MATCH_RECOGNIZE`` as a pattern of ``headrace.cep``: a stage for each variable, in strict order."""
+"""The pattern of ``MATCH_RECOGNIZE`` as an automaton.
+
+What Flink takes is a pattern of ``headrace.cep``, with a stage for each variable, in strict order.
+What it does not take finds the preferred match.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,12 @@ from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.conditions import Condition
 from headrace.operators.pattern.skip_strategies import SkipPastLastEvent, SkipStrategy, SkipToNext, SkipToStage
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.match import MatchClauses, PatternGroup, PatternQuantity
+from headrace.table.logical.match import MatchClauses, PatternExclusion, PatternGroup, PatternQuantity
 from headrace.table.logical.scalars import Literal, Scalar
 from headrace.table.parse.tree.queries import AfterMatch
+from headrace.table.physical.match_preferences import preferred_automaton
 
-RowPattern = str | PatternGroup | PatternQuantity
+RowPattern = str | PatternGroup | PatternQuantity | PatternExclusion
 
 _MICROS: Final = 1000
 
@@ -33,6 +38,9 @@ def automaton_of(clauses: MatchClauses, conditions: Mapping[str, Condition]) -> 
         PlanningError: when no automaton looks for such a pattern.
     """
     try:
+        if clauses.finds_preferred:
+            window = 0 if clauses.within is None else _millis(clauses.within)
+            return preferred_automaton(clauses, conditions, window, _skip_of(clauses))
         return compile_pattern(_pattern_of(clauses, conditions))
     except PlanningError:
         raise
@@ -58,10 +66,10 @@ def _stages(pattern: RowPattern) -> Iterator[tuple[str, PatternQuantity | None]]
     if isinstance(pattern, str):
         yield pattern, None
     elif isinstance(pattern, PatternQuantity):
-        if not isinstance(pattern.part, str):
-            raise PlanningError("groups are not supported in patterns: repeat variables one by one")
+        assert isinstance(pattern.part, str), "what repeats a group is not a pattern of Flink"
         yield pattern.part, pattern
     else:
+        assert isinstance(pattern, PatternGroup), "exclusions are not patterns of Flink"
         for part in pattern.parts:
             yield from _stages(part)
 
@@ -85,7 +93,9 @@ def _skip_of(clauses: MatchClauses) -> SkipStrategy:
     if clauses.after is AfterMatch.PAST_LAST_ROW:
         return SkipPastLastEvent()
     assert clauses.after_variable is not None, "SKIP TO FIRST and LAST name a variable"
-    return SkipToStage(clauses.after_variable, is_last=clauses.after is AfterMatch.LAST, fails_on_miss=True)
+    name = clauses.after_variable
+    parts = dict(clauses.subsets).get(name, ())
+    return SkipToStage(name, is_last=clauses.after is AfterMatch.LAST, fails_on_miss=True, parts=parts)
 
 
 def _millis(within: Scalar) -> int:

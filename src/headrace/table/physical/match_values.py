@@ -13,7 +13,9 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.pattern.matched_rows import (
     AggregateOfMatch,
     MatchExpressions,
+    NumberOfMatch,
     RowOfMatch,
+    ShownRow,
     TimeOfMatch,
     ValueOfMatch,
     Variables,
@@ -24,8 +26,10 @@ from headrace.table.functions.types import INT, root_of, timestamp_ltz
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.match import (
     ALL_ROWS,
+    SHOWN_ROW,
     MatchClauses,
     PatternAggregate,
+    PatternExclusion,
     PatternGroup,
     PatternQuantity,
     PatternRef,
@@ -37,7 +41,7 @@ from headrace.table.physical.scalar_text import infix_text
 from headrace.table.physical.times import UsedTimes
 
 
-def variables_of(pattern: str | PatternGroup | PatternQuantity) -> Iterator[str]:
+def variables_of(pattern: str | PatternGroup | PatternQuantity | PatternExclusion) -> Iterator[str]:
     """The variables of a pattern, in its order."""
     if isinstance(pattern, str):
         yield pattern
@@ -72,8 +76,15 @@ class MatchValues:
         numbers |= {name: tuple(map(names.index, parts)) for name, parts in clauses.subsets}
         return MatchValues(given, tuple(names), numbers, settings)
 
-    def expressions(self, scalars: Sequence[Scalar]) -> MatchExpressions:
+    def expressions(
+        self, scalars: Sequence[Scalar], *, all_rows: bool = False, with_empty: bool = True
+    ) -> MatchExpressions:
         """Scalars as expressions over values of matches.
+
+        Args:
+            scalars: the scalars.
+            all_rows: whether there is a result for each row of a match, or one for the match.
+            with_empty: whether there is a result for a match without rows.
 
         Raises:
             PlanningError: when a scalar cannot be computed.
@@ -87,7 +98,7 @@ class MatchValues:
         named = Schema((*columns, *(Field(time.value, timestamp_ltz(6)) for time in times.times)))
         expressions = compiled_all(read, named, self.settings)
         clock = tuple(TimeOfMatch(is_clock=True) for _ in times.times)
-        return MatchExpressions((*self.found, *clock), tuple(expressions))
+        return MatchExpressions((*self.found, *clock), tuple(expressions), all_rows, with_empty)
 
     def _read(self, scalar: Scalar) -> Scalar:
         """A scalar over the columns of values."""
@@ -97,6 +108,8 @@ class MatchValues:
             return self._column(self._row(scalar), scalar)
         if isinstance(scalar, PatternAggregate):
             return self._column(self._aggregate(scalar), scalar)
+        if isinstance(scalar, Call) and scalar.function == "MATCH_NUMBER":
+            return self._column(NumberOfMatch(), scalar)
         if isinstance(scalar, Call) and scalar.function == "MATCH_ROWTIME":
             return self._column(TimeOfMatch(is_clock=False, is_instant=_is_instant(scalar)), scalar)
         return scalar.with_parts(Scalar, [self._read(part) for part in scalar.children])
@@ -106,8 +119,11 @@ class MatchValues:
         self.found.setdefault(value, Field(name, scalar.type.as_nullable(), scalar.time))
         return InputRef(list(self.found).index(value), type=scalar.type.as_nullable(), time=scalar.time)
 
-    def _row(self, ref: PatternRef) -> RowOfMatch:
-        return RowOfMatch(self.numbers[ref.variable], ref.index, ref.function == "FIRST", ref.offset)
+    def _row(self, ref: PatternRef) -> RowOfMatch | ShownRow:
+        if ref.variable == SHOWN_ROW:
+            return ShownRow(ref.index)
+        is_first = ref.function == "FIRST"
+        return RowOfMatch(self.numbers[ref.variable], ref.index, is_first, ref.offset, ref.physical, ref.is_final)
 
     def _aggregate(self, aggregate: PatternAggregate) -> AggregateOfMatch:
         over_rows = [of_row(operand) for operand in aggregate.operands]
@@ -126,7 +142,11 @@ class MatchValues:
         )
         operands = tuple(compiled_all(over_rows, self.given, self.settings))
         made = AggregateOfMatch(
-            self.numbers[aggregate.variable], operands, call, type_of_logical(RowType(names, columns))
+            self.numbers[aggregate.variable],
+            operands,
+            call,
+            type_of_logical(RowType(names, columns)),
+            aggregate.is_final,
         )
         try:
             call.bind(made.operand_type)

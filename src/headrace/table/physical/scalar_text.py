@@ -23,7 +23,7 @@ from headrace.common.logical_types import (
     TypeRoot,
 )
 from headrace.table.functions.types import INT
-from headrace.table.logical.match import PatternAggregate, PatternRef
+from headrace.table.logical.match import ALL_ROWS, CLASSIFIER, PatternAggregate, PatternRef
 from headrace.table.logical.scalars import (
     Call,
     Case,
@@ -153,6 +153,14 @@ class CalciteText:
         return f"CAST({average}):{calcite_type(kind)}" if is_exact else average
 
     def _pattern_ref(self, ref: PatternRef) -> str:
+        if ref.physical:
+            word = "PREV" if ref.physical < 0 else "NEXT"
+            return f"{word}({self(replace(ref, physical=0))}, {abs(ref.physical)})"
+        if ref.is_final:
+            return f"FINAL({self(replace(ref, is_final=False))})"
+        if ref.index == CLASSIFIER:
+            column = "CLASSIFIER()" if ref.variable == ALL_ROWS else f"CLASSIFIER({ref.variable})"
+            return f"{ref.function}({column}, {ref.offset})" if ref.function else column
         column = f"{ref.variable}.{self._name_of(ref.index)}"
         if ref.attribute is not None:
             bare = replace(ref, function="", attribute=None, time=ref.attribute)
@@ -160,7 +168,8 @@ class CalciteText:
         return f"{ref.function}({column}, {ref.offset})" if ref.function else column
 
     def _pattern_aggregate(self, aggregate: PatternAggregate) -> str:
-        return f"{aggregate.function}({', '.join(map(self, aggregate.operands))})"
+        shown = f"{aggregate.function}({', '.join(map(self, aggregate.operands))})"
+        return f"FINAL({shown})" if aggregate.is_final else shown
 
     def _subquery(self, subquery: Subquery) -> str:
         name, comparison, is_all = subquery.kind.value, subquery.comparison, subquery.kind is SubqueryKind.ALL

@@ -301,7 +301,8 @@ def _(node: qu.MatchRecognize) -> str:
     if node.measures:
         lines.append(f"MEASURES {listed(node.measures)}")
     if node.all_rows is not None:
-        lines.append("ALL ROWS PER MATCH" if node.all_rows else "ONE ROW PER MATCH")
+        option = "" if node.all_rows_option is None else f" {node.all_rows_option.value}"
+        lines.append(f"ALL ROWS PER MATCH{option}" if node.all_rows else "ONE ROW PER MATCH")
     if node.after_match is not None:
         variable = "" if node.after_variable is None else f" {sql_of(node.after_variable)}"
         lines.append(f"AFTER MATCH SKIP {node.after_match.value}{variable}")

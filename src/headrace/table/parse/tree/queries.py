@@ -362,6 +362,14 @@ class AfterMatch(Enum):
     LAST = "TO LAST"
 
 
+class RowsPerMatch(Enum):
+    """Which rows ``ALL ROWS PER MATCH`` has besides those of matches; beyond Flink's grammar."""
+
+    SHOW_EMPTY = "SHOW EMPTY MATCHES"
+    OMIT_EMPTY = "OMIT EMPTY MATCHES"
+    WITH_UNMATCHED = "WITH UNMATCHED ROWS"
+
+
 @dataclass(frozen=True, slots=True)
 class MatchMeasure(SqlNode):
     """``expression AS alias`` of ``MEASURES``."""
@@ -392,6 +400,7 @@ class MatchRecognize(Relation):
 
     Attributes:
         all_rows: whether it is ``ALL ROWS PER MATCH``; None when not specified.
+        all_rows_option: what follows ``ALL ROWS PER MATCH``; None when nothing does.
         after_match: None when not specified, which is ``TO NEXT ROW`` in Flink.
         after_variable: the variable of ``TO FIRST`` and ``TO LAST``.
         at_begin: whether the pattern began with ``^``.
@@ -403,6 +412,7 @@ class MatchRecognize(Relation):
     order_by: tuple[OrderItem, ...]
     measures: tuple[MatchMeasure, ...]
     all_rows: bool | None
+    all_rows_option: RowsPerMatch | None
     after_match: AfterMatch | None
     after_variable: Name | None
     pattern: RowPattern
