@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,8 @@ from headrace.common import Types
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
 from headrace.expressions import bind, col
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.pattern.matched_rows import AggregateOfMatch, MatchedRows, RowOfMatch, TimeOfMatch
+from headrace.operators.pattern import matched_rows
+from headrace.operators.pattern.matched_rows import AggregateOfMatch, Extents, MatchedRows, RowOfMatch, TimeOfMatch
 from tests.draws import draws
 
 INT, DOUBLE = AtomicType(TypeRoot.INTEGER), AtomicType(TypeRoot.DOUBLE)
@@ -25,15 +28,21 @@ Match = list[tuple[int, int]]
 """The rows of a match, and the variable of each."""
 
 
-def matched(events: list[tuple[int | None, str]], matches: list[Match]) -> MatchedRows:
+def matched(events: list[tuple[int | None, str]], matches: list[Match], *, all_rows: bool = False) -> MatchedRows:
     columns = [pa.array([event[0] for event in events], pa.int32()), pa.array([event[1] for event in events])]
     flat = [each for match in matches for each in match]
+    ends = np.cumsum([len(match) for match in matches])
+    owners = np.repeat(np.arange(len(matches)), [len(match) if all_rows else 1 for match in matches])
+    starts, stops = (ends - [len(match) for match in matches])[owners], ends[owners]
+    shown = np.arange(len(flat)) if all_rows else ends - 1
+    rows = np.array([row for row, _ in flat], np.int64)
     return MatchedRows(
         pa.RecordBatch.from_arrays(columns, ["price", "name"]),
-        np.array([row for row, _ in flat], np.int64),
+        rows,
         np.array([variable for _, variable in flat], np.int64),
-        np.array([len(match) for match in matches], np.int64),
-        np.arange(len(matches)),
+        Extents(starts, starts, shown + 1, stops),
+        rows[shown],
+        np.arange(len(owners)),
         7,
     )
 
@@ -46,26 +55,36 @@ def aggregate(function: str, *variables: int, type_: LogicalType = INT) -> Aggre
 ROWS = st.lists(st.tuples(st.none() | st.integers(-9, 9), st.sampled_from("ab")), min_size=1, max_size=8)
 
 
+def check_values(rows: MatchedRows, events: list[Any], matches: list[Match], *, is_final: bool) -> None:
+    for variables in ((), (0,), (1,), (0, 2)):
+        lists = [[events[row][0] for row, each in match if not variables or each in variables] for match in matches]
+        for offset in (0, 1, 4):
+            firsts = RowOfMatch(variables, 0, is_first=True, offset=offset, is_final=is_final).compute(rows).to_pylist()
+            assert firsts == [each[offset] if offset < len(each) else None for each in lists]
+            lasts = RowOfMatch(variables, 0, offset=offset, is_final=is_final).compute(rows).to_pylist()
+            assert lasts == [each[-1 - offset] if offset < len(each) else None for each in lists]
+        values = [[value for value in each if value is not None] for each in lists]
+        for function, compute in (
+            ("SUM", lambda each: sum(each) if each else None),
+            ("MAX", lambda each: max(each, default=None)),
+        ):
+            asked = replace(aggregate(function, *variables), is_final=is_final)
+            assert asked.compute(rows).to_pylist() == [compute(each) for each in values]
+        counts = replace(aggregate("COUNT", *variables, type_=bigint()), is_final=is_final).compute(rows).to_pylist()
+        assert counts == [len(each) for each in values]
+
+
 @settings(max_examples=draws(60), deadline=None)
 @given(events=ROWS, data=st.data())
 def test_values_are_those_of_each_match(events: list[Any], data: st.DataObject) -> None:
     row = st.tuples(st.integers(0, len(events) - 1), st.integers(0, 2))
     matches = data.draw(st.lists(st.lists(row, min_size=1, max_size=6), min_size=1, max_size=5))
-    rows = matched(events, matches)
-    for variables in ((), (0,), (1,), (0, 2)):
-        lists = [[events[row][0] for row, each in match if not variables or each in variables] for match in matches]
-        for offset in (0, 1, 4):
-            firsts = RowOfMatch(variables, 0, is_first=True, offset=offset).compute(rows).to_pylist()
-            assert firsts == [each[offset] if offset < len(each) else None for each in lists]
-            lasts = RowOfMatch(variables, 0, offset=offset).compute(rows).to_pylist()
-            assert lasts == [each[-1 - offset] if offset < len(each) else None for each in lists]
-        values = [[value for value in each if value is not None] for each in lists]
-        assert aggregate("SUM", *variables).compute(rows).to_pylist() == [
-            sum(each) if each else None for each in values
-        ]
-        assert aggregate("MAX", *variables).compute(rows).to_pylist() == [max(each, default=None) for each in values]
-        counts = aggregate("COUNT", *variables, type_=bigint()).compute(rows).to_pylist()
-        assert counts == [len(each) for each in values]
+    check_values(matched(events, matches), events, matches, is_final=False)
+    of_rows = matched(events, matches, all_rows=True)
+    with patch.object(matched_rows, "_MOST_ROWS", data.draw(st.sampled_from([1, 4, 100]))):
+        running = [match[: number + 1] for match in matches for number in range(len(match))]
+        check_values(of_rows, events, running, is_final=False)
+        check_values(of_rows, events, [match for match in matches for _ in match], is_final=True)
 
 
 def test_operands_are_computed_of_the_rows_of_the_variable_alone() -> None:

@@ -39,7 +39,8 @@ def test_statements_of_all_kinds_are_taken_as_written_down() -> None:
     """Each line says who takes a statement: ``both`` parsers, ``none``, ``Flink`` alone, or it is taken ``here`` alone.
 
     Flink's answers are those of its parser of 2.3. What only it takes, it refuses later, or it is of other dialects
-    (escapes of JDBC, sequences, ``PERIOD``); what only is taken here, its grammar refuses by accident.
+    (escapes of JDBC, sequences, ``PERIOD``); what only is taken here, its grammar refuses by accident,
+    or it goes beyond Flink.
     """
     lines = (HERE / "flink_parser.tsv").read_text().splitlines()
     for taken_by, text in (line.split("\t", 1) for line in lines):

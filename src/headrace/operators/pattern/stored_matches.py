@@ -53,7 +53,8 @@ class StoredMatch:
         events: the events that it has taken, by the names of their stages.
         waits_for: the stage whose event it waits for, or that of the stages behind it where this one may be left out or
             has taken enough; None for a match that is finished, and waits until partial
-            matches that began before it have ended, as the skip strategy of the pattern wants it.
+            matches that began before it have ended, as the skip strategy of the pattern wants it, and for the way that
+            is tried for the preferred match of ``MATCH_RECOGNIZE``.
         rule: the id of the rule whose pattern it is of; None where there is one pattern.
 
     Examples:

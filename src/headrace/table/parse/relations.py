@@ -365,7 +365,16 @@ class RelationParser(ExpressionParser):
         return None
 
     def _all_rows_option(self) -> RowsPerMatch | None:
-        return next((option for option in RowsPerMatch if self.accept_all(*option.value.split())), None)
+        for option in (RowsPerMatch.SHOW_EMPTY, RowsPerMatch.OMIT_EMPTY):
+            if self.accept_all(*option.value.split()):
+                return option
+        if not self.accept("WITH"):
+            return None
+        if self.token.text.upper() != "UNMATCHED":
+            self.fail("UNMATCHED")
+        self.advance()
+        self.expect("ROWS")
+        return RowsPerMatch.WITH_UNMATCHED
 
     def _after_match(self) -> tuple[AfterMatch, Name | None]:
         self.expect("AFTER", "MATCH", "SKIP")

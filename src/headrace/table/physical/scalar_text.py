@@ -283,6 +283,8 @@ def execution_text(scalar: Scalar, names: Sequence[str]) -> str:
 
 
 def _executed(scalar: Scalar, names: Sequence[str]) -> str:
+    if isinstance(scalar, Call) and scalar.function == "FINAL":
+        return _MeasureText(names.__getitem__)(scalar)
     writer = _EXECUTION_WRITERS.get(type(scalar))
     if writer is None:
         return calcite_text(scalar, names)
