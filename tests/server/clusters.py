@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import Configuration, options
-from headrace.server.client import RestClient
+from headrace.server.client import RestClient, RestClientError
 from headrace.server.cluster.service import ClusterService
 from tests.server.serving import wait_for
 
@@ -32,7 +35,7 @@ env.execute("numbers job")
 SETTINGS = {
     "headrace.runtime": "local",
     "parallelism.default": "1",
-    "headrace.cluster.lease-duration": "1 s",
+    "headrace.cluster.lease-duration": "2 s",
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.delay": "100 ms",
     "restart-strategy.fixed-delay.attempts": "3",
@@ -79,6 +82,43 @@ class Cluster:
         """The number of the last epoch that the dispatcher knows of."""
         latest = self.rest.get("jobs", job, "checkpoints")["latest"]["completed"]
         return 0 if latest is None else int(latest["id"])
+
+
+class DispatcherProcess:
+    """A dispatcher in a process of its own, found by what it says on the storage.
+
+    Args:
+        storage: its storage.
+        fault: where it kills or pauses itself, as ``tests.server.faulty_dispatcher`` has it.
+    """
+
+    def __init__(self, storage: Path, *fault: str) -> None:
+        self.storage = storage
+        command = [sys.executable, "-m", "tests.server.faulty_dispatcher", str(storage), *fault]
+        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def end(self) -> None:
+        """End it, whatever it is at, and leave its jobs alone."""
+        self.process.kill()
+        self.process.wait()
+
+
+def leader_of(storage: Path) -> RestClient | None:
+    """What asks the dispatcher that leads, if one does and says so."""
+    signs = sorted((storage / "leader").glob("*.alive"), key=lambda path: int(path.stem))
+    if not signs:
+        return None
+    client = RestClient(json.loads(signs[-1].read_text())["address"], seconds=2.0)
+    try:
+        client.get("overview")
+    except RestClientError:
+        return None
+    return client
 
 
 def processes_of(storage: Path) -> list[int]:

@@ -46,7 +46,10 @@ def test_nothing_is_there_that_flink_has_not_but_probes_held_epochs_views_and_wh
         "GET /jobs/:jobid/held-epoch",
         "POST /jobs/:jobid/held-epoch/release",
         "GET /jobs/:jobid/archive",
-        # Flink has these where programs can be submitted
+        "GET /jobs/:jobid/logs/:filename",
+        # Flink has these where programs can be submitted, and where there are files of logs
+        "GET /jobmanager/logs/:filename",
+        "GET /taskmanagers/:taskmanagerid/logs/:filename",
         "DELETE /jars/:jarid",
         "GET /jars/:jarid/plan",
         "POST /jars/:jarid/plan",

@@ -1,6 +1,8 @@
 """``headrace list``, ``info``, ``stop`` and the like: ask jobs that are served, or by their checkpoint directories."""
 
 import re
+import sys
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,6 +130,34 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
 def _headline(details: dict[str, Any]) -> Text:
     span = wording.span(details["duration"] / 1000)
     return Text.assemble("job ", (details["name"], "bold"), f" (job id {details['jid']}): {details['state']}, {span}")
+
+
+_FOLLOW_SECONDS: Final = 1.0
+
+
+def run_logs(
+    job: str | None, address: str | None, configuration: Configuration, *, printed: bool, follow: bool
+) -> None:
+    """Print the log of a job of a dispatcher.
+
+    Args:
+        job: its id; the only one that runs when left out.
+        address: where it is served; somewhere on this machine when left out.
+        configuration: how servers are reached.
+        printed: whether what it has printed is wanted in place of what it has logged.
+        follow: whether to go on until the job has ended.
+    """
+    known = served_job(job, address, configuration)
+    shown = ""
+    while True:
+        is_over = known.client.get("jobs", known.id, "status")["status"] in _ENDED
+        text = known.client.text("jobs", known.id, "logs", "stdout" if printed else "log")
+        sys.stdout.write(text.removeprefix(shown) if text.startswith(shown) else text)
+        sys.stdout.flush()
+        shown = text
+        if is_over or not follow:
+            return
+        time.sleep(_FOLLOW_SECONDS)
 
 
 def run_savepoint(asked: AddressedJob, target: str | None, kind: SavepointKind | None) -> None:

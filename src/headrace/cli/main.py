@@ -365,6 +365,21 @@ def info(
 
 
 @app.command()
+def logs(
+    job: JobId = None,
+    jobmanager: JobManagerAddress = None,
+    printed: Annotated[bool, typer.Option("--stdout", help="What the program has printed, and not its log.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Print the log of a job of a dispatcher, while it runs and afterwards."""
+    from headrace.cli.jobs import run_logs
+
+    run_logs(job, jobmanager, _configuration(define, properties_file), printed=printed, follow=follow)
+
+
+@app.command()
 def dashboard(
     flink_web: Annotated[
         Path,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from headrace.common.errors import HeadraceError
@@ -21,6 +21,7 @@ from headrace.server.dashboard.jobs import ServedDashboard
 from headrace.server.dashboard.pages import dashboard_routes
 from headrace.server.errors import RestError, bad_request, not_found
 from headrace.server.guard import CHALLENGE, RequestGuard
+from headrace.server.models.cluster import TextFile
 from headrace.server.openapi import openapi
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
@@ -114,8 +115,13 @@ def _asked(service: RestService, request: Request, body: bytes = b"", upload: Up
 
 
 async def _handled(route: RestRoute, asked: RestRequest) -> Response:
-    answer = await asyncio.to_thread(route.handler, asked) if route.blocks else route.handler(asked)
-    return json_response(to_document(answer), route.status)
+    found = await asyncio.to_thread(route.handler, asked) if route.blocks else route.handler(asked)
+    if isinstance(found, TextFile):
+        return PlainTextResponse(found.text, route.status, _OF_TEXT)
+    return json_response(to_document(found), route.status)
+
+
+_OF_TEXT: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 async def _uploaded(route: RestRoute, service: RestService, request: Request) -> Response:

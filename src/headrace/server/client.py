@@ -65,6 +65,17 @@ class RestClient:
         """What is at a path."""
         return self.ask("GET", path, query)
 
+    def text(self, *path: str) -> str:
+        """The file that is at a path.
+
+        Raises:
+            RestClientError: when there is none.
+        """
+        status, content = self.forward("GET", f"/v1/{'/'.join(quote(part, safe='') for part in path)}", None)
+        if status != http.client.OK:
+            self._read(status, content)
+        return content.decode(errors="replace")
+
     def ask(
         self, method: str, path: tuple[str, ...], query: Mapping[str, object] | None = None, body: Any = None
     ) -> Any:

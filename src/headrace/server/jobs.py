@@ -22,6 +22,10 @@ _ENDED_JOBS_KEPT: Final = 50
 """The largest number of ended jobs that are still shown: a program may run one after another."""
 
 
+LOGS: Final = ("log", "stdout")
+"""The files of a process: what it has logged, and what it has printed."""
+
+
 class JobControl(Protocol):
     """What others may know of a job, and ask it for, from any thread; what it does is done between two epochs."""
 
@@ -83,6 +87,14 @@ class ServedJob:
         self.configuration = configuration
         self.place = place
         self._sampler = JobSampler(configuration, place)
+
+    def log(self, name: str) -> str | None:
+        """The end of one of the logs of its process; None where it has no such file.
+
+        Args:
+            name: one of ``LOGS``.
+        """
+        return None
 
     def record_cancel(self) -> None:
         """Somebody is about to cancel it: see to it that this is not forgotten, whatever becomes of this process."""

@@ -5,11 +5,12 @@ from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
 import headrace
-from headrace.server.models.cluster import Empty, ErrorResponse
+from headrace.server.models.cluster import Empty, ErrorResponse, TextFile
 from headrace.server.routes import RestRoute
 from headrace.server.wire import SchemaBook
 
 _JSON: Final = "application/json"
+_TEXT: Final = "text/plain"
 
 
 def openapi(routes: Sequence[RestRoute]) -> dict[str, Any]:
@@ -43,8 +44,10 @@ def _operation(route: RestRoute, book: SchemaBook, error: Mapping[str, Any]) -> 
     if route.body is not None:
         operation["requestBody"] = {"content": {_JSON: {"schema": book.schema_of(route.body)}}}
     if route.answer is not NoReturn:
-        schema = {} if route.answer is Empty else book.schema_of(route.answer)
-        told = {"description": HTTPStatus(route.status).phrase, "content": {_JSON: {"schema": schema}}}
+        is_text = route.answer is TextFile
+        schema = {"type": "string"} if is_text else {} if route.answer is Empty else book.schema_of(route.answer)
+        content = {_TEXT if is_text else _JSON: {"schema": schema}}
+        told = {"description": HTTPStatus(route.status).phrase, "content": content}
         operation["responses"][str(int(route.status))] = told
     if route.is_open:
         operation["security"] = []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.server.errors import bad_request
 from headrace.server.jobs import ServedJob, ServedJobs
+from headrace.server.kept_log import KeptLog
 from headrace.server.operations import Operations
 from headrace.server.settings import RestSettings
 
@@ -27,6 +28,7 @@ class RestService:
         dispatcher: what takes programs; None where jobs of this process are served, or archives.
         is_history: whether only archives are served.
         most_upload_bytes: the size of the largest program.
+        log: the log of this process; None where it is not kept.
     """
 
     settings: RestSettings
@@ -37,6 +39,7 @@ class RestService:
     dispatcher: "Dispatcher | None" = None
     is_history: bool = False
     most_upload_bytes: int = 0
+    log: KeptLog | None = None
 
     @property
     def takes_programs(self) -> bool:

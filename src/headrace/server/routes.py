@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, get_type_hints
 
-from headrace.server.handlers import checkpoints, cluster, exceptions, jobs, metrics, operations, programs, vertices
+from headrace.server.handlers import (
+    checkpoints,
+    cluster,
+    exceptions,
+    jobs,
+    metrics,
+    operations,
+    programs,
+    task_managers,
+    vertices,
+)
 from headrace.server.models import operations as of_operations
 from headrace.server.models.programs import JarRunRequest
 from headrace.server.requests import RestRequest
@@ -128,17 +138,15 @@ _TOLD: Final = (
     _Get("/jobmanager/environment", cluster.environment),
     _Get("/jobmanager/logs", cluster.logs),
     _Get("/jobmanager/log", cluster.log),
+    _Get("/jobmanager/logs/:filename", cluster.log),
     _Get("/jobmanager/stdout", cluster.log),
     _Get("/jobmanager/metrics", metrics.driver_metrics, ("get",)),
     _Get("/jobmanager/thread-dump", cluster.thread_dump),
-    _Get("/taskmanagers", cluster.task_managers),
+    _Get("/taskmanagers", task_managers.task_managers),
     _Get("/taskmanagers/metrics", metrics.no_metrics, (*_OF_METRICS, "taskmanagers")),
     _Get(f"{_TASK_MANAGER}/metrics", metrics.no_metrics, ("get",)),
-    _Get(_TASK_MANAGER, cluster.task_manager),
-    _Get(f"{_TASK_MANAGER}/logs", cluster.task_manager_logs),
-    _Get(f"{_TASK_MANAGER}/log", cluster.task_manager_log),
-    _Get(f"{_TASK_MANAGER}/stdout", cluster.task_manager_log),
-    _Get(f"{_TASK_MANAGER}/thread-dump", cluster.task_manager_threads),
+    _Get(_TASK_MANAGER, task_managers.task_manager),
+    _Get(f"{_TASK_MANAGER}/thread-dump", task_managers.threads),
     _Get("/savepoint-disposal/:triggerid", operations.disposal_status),
 )
 
@@ -187,6 +195,14 @@ _DONE: Final = (
     RestRoute("POST", "/jars/:jarid/plan", programs.plan_as_asked, query=_OF_RUNS, body=JarRunRequest, blocks=True),
 )
 
+_LOGS: Final = (
+    RestRoute("GET", f"{_JOB}/logs/:filename", jobs.job_log, blocks=True),
+    RestRoute("GET", f"{_TASK_MANAGER}/logs", task_managers.logs, blocks=True),
+    RestRoute("GET", f"{_TASK_MANAGER}/logs/:filename", task_managers.log, blocks=True),
+    RestRoute("GET", f"{_TASK_MANAGER}/log", task_managers.log, blocks=True),
+    RestRoute("GET", f"{_TASK_MANAGER}/stdout", task_managers.stdout, blocks=True),
+)
+
 _PROBES: Final = (
     RestRoute("GET", "/healthz", cluster.health, is_open=True),
     RestRoute("GET", "/readyz", cluster.readiness, is_open=True),
@@ -196,6 +212,7 @@ _PROBES: Final = (
 def _routes() -> Iterator[RestRoute]:
     yield from _DONE
     yield from (RestRoute("GET", path, handler, query=query) for path, handler, query in _TOLD)
+    yield from _LOGS
     yield from _PROBES
 
 

@@ -22,6 +22,7 @@ from headrace.server.application import application
 from headrace.server.cluster.dispatcher import Dispatcher
 from headrace.server.connections import BoundedProtocol
 from headrace.server.jobs import JobControl, ServedJob, ServedJobs
+from headrace.server.kept_log import KeptLog
 from headrace.server.local_servers import note
 from headrace.server.operations import Operations
 from headrace.server.requests import RestService
@@ -46,12 +47,14 @@ class ServedContent:
         dispatcher: what takes programs; None where nothing does.
         is_history: whether these are archives of jobs.
         most_upload_bytes: the size of the largest program.
+        log: the log of this process; None where it is not kept.
     """
 
     jobs: ServedJobs
     dispatcher: Dispatcher | None = None
     is_history: bool = False
     most_upload_bytes: int = 0
+    log: KeptLog | None = None
 
 
 class RestServer:
@@ -80,6 +83,7 @@ class RestServer:
             content.dispatcher,
             content.is_history,
             content.most_upload_bytes,
+            content.log,
         )
         self._server = uvicorn.Server(_config(application(self._service), settings))
         self._note: Path | None = None

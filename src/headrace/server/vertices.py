@@ -100,6 +100,19 @@ def counted(tasks: int, job: JobSnapshot) -> dict[str, int]:
     return dict.fromkeys(TASK_STATES, 0) | {state_of_tasks(job): tasks}
 
 
+def slots_of(jobs: list[JobSnapshot]) -> int:
+    """Return the largest number of tasks that may run at the same time, of jobs that have not ended."""
+    plans = [job.plan for job in jobs if job.plan is not None and not job.status.is_terminal_state()]
+    return sum(max(stage.parallelism for stage in plan.stages) for plan in plans)
+
+
+def tasks_of(job: JobSnapshot) -> int:
+    """Return the number of subtasks of all operators; none of a job that has ended."""
+    if job.plan is None or job.status.is_terminal_state():
+        return 0
+    return sum(planned.parallelism for planned in job.plan.operators())
+
+
 def start_of(job: JobSnapshot) -> int:
     """Return the time at which this run was submitted, in milliseconds."""
     return job.history[0].time

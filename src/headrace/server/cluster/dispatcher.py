@@ -14,6 +14,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.common.logs import get_logger
+from headrace.jobmanager.settings import restart_strategy
 from headrace.plan.job_plan import JobPlan
 from headrace.server.cluster.leadership import Leadership
 from headrace.server.cluster.managed_job import ManagedJob, Surroundings
@@ -133,6 +134,7 @@ class Dispatcher(ServedJobs):
             if job.is_running:
                 logger.warning("job %s has not stopped in time: its process is killed", job.record.name)
                 job.kill()
+            job.put_away()
         self._leadership.leave()
         self._around.workers.shutdown(wait=False, cancel_futures=True)
 
@@ -173,14 +175,20 @@ class Dispatcher(ServedJobs):
 
     def _sync(self) -> None:
         for name in self._records.names():
-            known = self._runs.get(name)
-            if known is None:
-                record = self._records.get(name)
-                submission = record.submission()
-                if submission is not None:
-                    self._add(record, submission)
-            elif known.end is None and known.record.is_cancelled:
-                known.give_up()
+            try:
+                self._sync_run(name)
+            except (OSError, HeadraceError) as error:
+                self._complain(f"job {name}: {error}")
+
+    def _sync_run(self, name: str) -> None:
+        known = self._runs.get(name)
+        if known is None:
+            record = self._records.get(name)
+            submission = record.submission()
+            if submission is not None:
+                self._add(record, submission)
+        elif known.end is None:
+            known.sync()
 
     def _add(self, record: RunRecord, submission: Submission) -> ManagedJob:
         with self._lock:
@@ -245,7 +253,7 @@ class Dispatcher(ServedJobs):
             if any(run.submission() is not None for run in self._records.of_job(wanted.job_id)):
                 return wanted.job_id
         job_id, settings = self._settings(wanted)
-        Configuration.from_dict(settings).validate()
+        _check(Configuration.from_dict(settings))
         self._refuse_second(job_id)
         record = self._records.next_of(job_id)
         self.programs.copy(program, record.folder.folder(PROGRAM))
@@ -295,6 +303,23 @@ class Dispatcher(ServedJobs):
                 job_id = Generations(folder.folder("generations")).job_id() or job_id
         return job_id, {**settings, options.FIXED_JOB_ID.key: job_id}
 
+
+def _check(configuration: Configuration) -> None:
+    """See that a job can be run with a configuration.
+
+    Raises:
+        ConfigurationError: when it cannot.
+    """
+    configuration.validate()
+    restart_strategy(configuration)
+    if configuration.to_dict().get(_DEPLOY_MODE, "client") != "client":
+        raise ConfigurationError(
+            f"{_DEPLOY_MODE}={configuration.to_dict()[_DEPLOY_MODE]}: the driver of a job is a process of the "
+            "dispatcher's machine, which Spark calls client mode; only executors are elsewhere. Leave it out"
+        )
+
+
+_DEPLOY_MODE: Final = "spark.submit.deployMode"
 
 _OWN: Final = ("rest.", "security.ssl.rest.", "high-availability.", "historyserver.", "web.", "headrace.cluster.")
 

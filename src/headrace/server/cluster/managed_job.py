@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from headrace.checkpoint.directory import has_begun
+from headrace.checkpoint.failure_history import FailureHistory
+from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, InfrastructureError, JobCancelledError, JobExecutionError
 from headrace.common.job_execution_result import JobFailure
@@ -33,7 +36,7 @@ from headrace.server.cluster.records import PROGRAM, AttemptEnd, RunRecord, Subm
 from headrace.server.cluster.remote_control import RemoteControl
 from headrace.server.jobs import ServedJob
 from headrace.storage.folder import Folder
-from headrace.time.clock import SystemClock
+from headrace.storage.locations import open_storage
 
 logger = get_logger(__name__)
 
@@ -60,6 +63,33 @@ _INTERRUPTED: Final = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 class ProcessDiedError(InfrastructureError):
     """The process of a job has ended, and nobody has told it to."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BegunAttempt:
+    """An attempt whose process is not started yet.
+
+    Attributes:
+        others: attempts whose processes are on other machines, and are to end first.
+        until: when they are waited for no longer.
+    """
+
+    others: tuple[int, ...]
+    until: float
+
+
+class _ReplayedClock:
+    """The system's clock, or a time in the past while crashes of that time are counted.
+
+    Attributes:
+        at: the time in the past.
+    """
+
+    def __init__(self) -> None:
+        self.at: int | None = None
+
+    def now(self) -> int:
+        return millis() if self.at is None else self.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +137,23 @@ class ManagedJob(ServedJob):
         self._process: JobProcessHandle | None = None
         self._attempt = 0
         self._start_at: float | None = None
+        self._begun: _BegunAttempt | None = None
         self._claimed_by: float | None = None
         self._looked_at = 0.0
         self._look_lock = threading.Lock()
         self._is_given_up = record.is_cancelled
         self._killed_at: float | None = None
-        self._crashes: tuple[JobFailure, ...] = ()
+        self._crashes = 0
+        self._clock = _ReplayedClock()
         self._next_delay: NextDelay = restart_strategy(self.configuration).begin(
-            SystemClock(0), random.Random(record.name)
+            self._clock, random.Random(record.name)
         )
         self.end = record.end()
-        if self.end is None:
-            self._find_process()
-        else:
+        if self.end is not None:
             self._show_end(self.end)
+            return
+        self._replay()
+        self._find_process()
 
     # --- for others, from any thread ---------------------------------------------------------------------------------
 
@@ -153,6 +186,14 @@ class ManagedJob(ServedJob):
         if self._process is not None:
             self._process.kill()
 
+    def put_away(self) -> None:
+        """The dispatcher ends, and so has its process: keep what it has left on this machine."""
+        process = self._process
+        if process is not None and process.is_gone:
+            process.kill_group()
+            self._keep_logs(process)
+            process.remove_folder()
+
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -177,7 +218,29 @@ class ManagedJob(ServedJob):
         elif self._claimed_by is not None:
             self._find_process()
         elif self._start_at is not None and now >= self._start_at:
-            self._start()
+            self._start(now)
+
+    def sync(self) -> None:
+        """Look whether another dispatcher has been asked to give it up, or has seen its end."""
+        if self.record.is_cancelled:
+            self.give_up()
+        end = self.record.end()
+        if end is not None:
+            self.kill()
+            self.put_away()
+            self._process = None
+            self._show_end(end)
+            self.end = end
+
+    def _replay(self) -> None:
+        """Have earlier crashes count, which another dispatcher may have seen."""
+        for number in self.record.attempts()[:-1]:
+            end = self.record.end_of(number)
+            if end is not None and _is_crash(end):
+                self._clock.at = end.time
+                self._crashes += 1
+                self._next_delay()
+        self._clock.at = None
 
     def _find_process(self) -> None:
         """Find out what earlier dispatchers have come to."""
@@ -185,11 +248,11 @@ class ManagedJob(ServedJob):
         self._attempt = attempts[-1] if attempts else 0
         end = self.record.end_of(self._attempt) if attempts else None
         started = self.record.process_of(self._attempt) if attempts else None
-        if end is not None:
-            self._take_end(end)
-        elif started is not None and started.process.is_here:
+        if started is not None and started.process.is_here and (end is None or Path(started.folder).is_dir()):
             self._claimed_by = self._start_at = None
             self._process = JobProcessHandle(started)
+        elif end is not None:
+            self._take_end(end)
         elif attempts and started is None and self._may_be_claimed():
             pass
         else:
@@ -202,39 +265,47 @@ class ManagedJob(ServedJob):
             self._claimed_by = now + _CLAIM_SECONDS
         return now < self._claimed_by
 
-    def _start(self) -> None:
+    def _start(self, now: float) -> None:
         """Begin the next attempt, and start its process once those of earlier ones are gone."""
+        begun = self._begun or self._begin(now)
+        if begun is None:
+            self._find_process()  # another dispatcher was faster
+            return
+        self._begun = begun
+        if now < begun.until and any(self.record.end_of(number) is None for number in begun.others):
+            return
+        self._begun = self._start_at = None
+        try:
+            self._process = self._started(self._attempt)
+        except (HeadraceError, OSError) as error:
+            end = AttemptEnd("", None, f"its process cannot be started: {error}", millis())
+            self.record.end_attempt(self._attempt, end)
+            self._take_end(end)
+        else:
+            logger.info(
+                "job %s: attempt %d runs in process %d", self.record.name, self._attempt, self._process.process.pid
+            )
+
+    def _begin(self, now: float) -> "_BegunAttempt | None":
+        """Begin the next attempt; None where another dispatcher has.
+
+        Processes of earlier ones that have said that they run just before are ended. On other machines they end by
+        themselves, as their storage tells them of a later attempt; a machine that is away for so long that nobody waits
+        for it any more writes nothing, since the job has another generation.
+        """
         attempts = self.record.attempts()
         number = max(attempts, default=0) + 1
         if number != self._attempt + 1 or not self.record.begin_attempt(number, self._around.generation()):
-            self._find_process()  # another dispatcher was faster
-            return
+            return None
         self._attempt = number
-        try:
-            self._end_others(attempts)
-            self._process = self._started(number)
-        except (HeadraceError, OSError) as error:
-            self._take_end(AttemptEnd("", None, f"its process cannot be started: {error}", millis()))
-        else:
-            self._start_at = None
-            logger.info("job %s: attempt %d runs in process %d", self.record.name, number, self._process.process.pid)
-
-    def _end_others(self, attempts: list[int]) -> None:
-        """End processes of earlier attempts that have said that they run just before this one was begun.
-
-        On other machines they end by themselves, as their storage tells them of a later attempt; a machine that is away
-        for so long that nobody waits for it any more writes nothing, since the job has another generation.
-        """
-        until = time.monotonic() + _AWAY_SECONDS
-        for number in attempts:
-            started = None if self.record.end_of(number) is not None else self.record.process_of(number)
-            if started is None:
-                continue
-            if started.process.is_here:
+        others = []
+        for earlier in attempts:
+            started = None if self.record.end_of(earlier) is not None else self.record.process_of(earlier)
+            if started is not None and started.process.is_here:
                 JobProcessHandle(started).kill()
-            else:
-                while self.record.end_of(number) is None and time.monotonic() < until:
-                    time.sleep(_LOOK_SECONDS)
+            elif started is not None:
+                others.append(earlier)
+        return _BegunAttempt(tuple(others), now + _AWAY_SECONDS)
 
     def _started(self, number: int) -> JobProcessHandle:
         folder = work_folder(f"{self.record.job_id[:8]}-{number}")
@@ -274,18 +345,19 @@ class ManagedJob(ServedJob):
             )
             self.record.end_attempt(self._attempt, end)
         self._keep_logs(process)
+        process.remove_folder()
         self._process = None
         self._take_end(end)
-        process.remove_folder()
 
     def _take_end(self, end: AttemptEnd) -> None:
         """An attempt has ended: for good, or the job is run again."""
         self._claimed_by = None
         if self._is_given_up:
-            self._finish(replace(end, status=end.status or JobStatus.CANCELED.name))
+            has_ended = end.status in (JobStatus.FINISHED.name, JobStatus.FAILED.name)
+            self._finish(end if has_ended else replace(end, status=JobStatus.CANCELED.name))
         elif end.code in _INTERRUPTED:
             self._start_at = time.monotonic()
-        elif end.status or (end.code is not None and 0 <= end.code < 128):
+        elif not _is_crash(end):
             status = end.status or (JobStatus.FINISHED if end.code == 0 else JobStatus.FAILED).name
             self._finish(replace(end, status=status))
         else:
@@ -293,24 +365,38 @@ class ManagedJob(ServedJob):
 
     def _crashed(self, end: AttemptEnd) -> None:
         delay = self._next_delay()
-        epoch = 0 if self.told.latest is None else self.told.latest.epoch
-        failure = JobFailure(
-            number=len(self.told.failures) + 1,
-            time=end.time,
-            epoch=epoch,
-            error=ProcessDiedError.__name__,
-            message=end.message,
-            restarts=len(self._crashes),
-            restart_in=delay,
-        )
-        self._crashes = (*self._crashes, failure)
+        self._record_crash(end, delay)
+        self._crashes += 1
         if delay is None:
             self._finish(replace(end, status=JobStatus.FAILED.name))
             return
         logger.warning("job %s: %s; it is started again in %.1f s", self.record.name, end.message, delay)
         self._start_at = time.monotonic() + delay
         changed = (*self.told.history, StatusChange(JobStatus.RESTARTING, millis()))
-        self.told = replace(self.told, history=changed, failures=(*self.told.failures, failure))
+        self.told = replace(self.told, history=changed)
+
+    def _record_crash(self, end: AttemptEnd, delay: float | None) -> None:
+        """Have the crash among the failures of the job, where it has a checkpoint directory already."""
+        failure = JobFailure(
+            number=len(self.told.failures) + 1,
+            time=end.time,
+            epoch=0 if self.told.latest is None else self.told.latest.epoch,
+            error=ProcessDiedError.__name__,
+            message=end.message,
+            restarts=self._crashes,
+            restart_in=delay,
+        )
+        directory = self.configuration.get(options.CHECKPOINT_DIR)
+        try:
+            if directory is not None and has_begun(folder := open_storage(directory, options=self._storage_options())):
+                history = FailureHistory(folder, self.configuration.get(options.EXCEPTION_HISTORY_SIZE))
+                failure = history.add(failure)
+        except (OSError, HeadraceError) as error:
+            logger.warning("job %s: a crash cannot be kept in its history: %s", self.record.name, error)
+        self.told = replace(self.told, failures=(*self.told.failures, failure))
+
+    def _storage_options(self) -> dict[str, str]:
+        return Configuration.from_dict(dict(self.submission.settings)).storage_options()
 
     def _finish(self, end: AttemptEnd) -> None:
         """It has ended for good."""
@@ -335,12 +421,13 @@ class ManagedJob(ServedJob):
             self.told = told.snapshot
             self.describe(told.configuration, told.place)
             return
-        self.told = _ended(self.told, status, end, self._crashes)
+        self.told = _ended(self.told, status, end)
         write_archive(self._around.archives, to_document(self.told, self.configuration))
 
     def _have_given_up(self, process: JobProcessHandle, now: float) -> None:
         if self._killed_at is None:
             self._killed_at = now + _CANCEL_SECONDS
+            self.told = replace(self.told, history=(*self.told.history, StatusChange(JobStatus.CANCELLING, millis())))
             self._around.workers.submit(self._cancel, process)
         elif now >= self._killed_at:
             logger.warning("job %s was cancelled and has not ended: its process is killed", self.record.name)
@@ -372,7 +459,7 @@ class ManagedJob(ServedJob):
             logger.debug("job %s does not tell how it fares: %s", self.record.name, error)
         else:
             if self._process is process:
-                self.told = replace(told.snapshot, restarts=told.snapshot.restarts + len(self._crashes))
+                self.told = replace(told.snapshot, restarts=told.snapshot.restarts + self._crashes)
                 self.describe(told.configuration, told.place)
         finally:
             self._look_lock.release()
@@ -387,22 +474,19 @@ class ManagedJob(ServedJob):
         except OSError as error:
             logger.warning("job %s: its logs cannot be kept: %s", self.record.name, error)
 
-    def log(self, name: str) -> str:
-        """One of its logs: of the attempt that runs, or of the last one.
-
-        Args:
-            name: ``log`` or ``stdout``.
-
-        Raises:
-            OSError: when it cannot be read.
-        """
+    def log(self, name: str) -> str | None:
         process = self._process
         if process is not None and Path(process.folder, name).exists():
             return process.tail(name, _MOST_LOG_BYTES)
         try:
             return self.record.folder.folder("logs").read(f"{self._attempt:06}.{name}").decode(errors="replace")
         except FileNotFoundError:
-            return ""
+            return None
+
+
+def _is_crash(end: AttemptEnd) -> bool:
+    """Return whether an attempt has ended for no reason of the program's, so that another may come further."""
+    return not end.status and (end.code is None or not 0 <= end.code < 128)
 
 
 def _how(code: int | None) -> str:
@@ -414,7 +498,7 @@ def _how(code: int | None) -> str:
     return f"its process has ended with exit code {code}"
 
 
-def _ended(job: JobSnapshot, status: JobStatus, end: AttemptEnd, crashes: tuple[JobFailure, ...]) -> JobSnapshot:
+def _ended(job: JobSnapshot, status: JobStatus, end: AttemptEnd) -> JobSnapshot:
     """A job whose process has not told of its end."""
     error: Exception | None = None
     if status is JobStatus.CANCELED:
@@ -422,7 +506,7 @@ def _ended(job: JobSnapshot, status: JobStatus, end: AttemptEnd, crashes: tuple[
     elif status is JobStatus.FAILED:
         error = JobExecutionError(end.message)
     failures = job.failures
-    if error is not None and status is JobStatus.FAILED and not crashes:
+    if status is JobStatus.FAILED and error is not None and (not failures or failures[-1].message != end.message):
         known = JobFailure(len(failures) + 1, end.time, 0, type(error).__name__, end.message)
         failures = (*failures, known)
     epoch = None if job.latest is None else job.latest.epoch

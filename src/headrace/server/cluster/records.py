@@ -104,7 +104,10 @@ class RunRecord:
     def submission(self) -> Submission | None:
         """What was asked for; None where whoever was about to say it has not come so far."""
         document = read_json(self.folder, JOB)
-        return None if document is None else Submission(**{**document, "arguments": tuple(document["arguments"])})
+        try:
+            return None if document is None else Submission(**{**document, "arguments": tuple(document["arguments"])})
+        except (KeyError, TypeError) as error:
+            raise HeadraceError(f"{self.folder.locate(JOB)} is of another version, or damaged: {error}") from None
 
     def submit(self, submission: Submission) -> bool:
         """Record what is asked for; False where something was before."""

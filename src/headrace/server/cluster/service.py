@@ -1,10 +1,16 @@
 """A dispatcher with its server, as one process has it."""
 
+import logging
+from typing import Final
+
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.server.cluster.dispatcher import Dispatcher
+from headrace.server.kept_log import KeptLog
 from headrace.server.server import RestServer, ServedContent
 from headrace.server.settings import RestSettings
+
+_ROOT: Final = "headrace"
 
 
 class ClusterService:
@@ -19,12 +25,17 @@ class ClusterService:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        self._log = KeptLog()
+        logging.getLogger(_ROOT).addHandler(self._log)
         self._server = RestServer(RestSettings.of(configuration), self._content)
 
     def _content(self, address: str) -> ServedContent:
         self.dispatcher = Dispatcher(self._configuration, address)
         return ServedContent(
-            self.dispatcher, self.dispatcher, most_upload_bytes=self._configuration.get(options.UPLOAD_LIMIT)
+            self.dispatcher,
+            self.dispatcher,
+            most_upload_bytes=self._configuration.get(options.UPLOAD_LIMIT),
+            log=self._log,
         )
 
     @property
@@ -41,3 +52,4 @@ class ClusterService:
         """Stop all jobs, and serve no more."""
         self.dispatcher.stop()
         self._server.close()
+        logging.getLogger(_ROOT).removeHandler(self._log)

@@ -1,10 +1,10 @@
 """What jobs have failed with."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from headrace.common.job_execution_result import JobFailure
 from headrace.jobmanager.status import JobSnapshot
-from headrace.reporters.sampler import driver_place
 from headrace.server.errors import bad_request
 from headrace.server.models.exceptions import (
     ApplicationExceptionHistory,
@@ -22,9 +22,12 @@ _MOST: Final = 20
 
 def exceptions(request: RestRequest) -> JobExceptions:
     """Return the last failures of a job, of earlier runs too, the newest first."""
-    job, most, labels = request.job().snapshot(), request.number("maxExceptions", _MOST), _labels(request)
+    served = request.job()
+    job, most, labels = served.snapshot(), request.number("maxExceptions", _MOST), _labels(request)
     chosen = [failure for failure in reversed(job.failures) if labels.items() <= failure.labels.items()]
-    return JobExceptions(ExceptionHistory([_told(each, job) for each in chosen[:most]], len(chosen) > most))
+    return JobExceptions(
+        ExceptionHistory([_told(each, job, served.place) for each in chosen[:most]], len(chosen) > most)
+    )
 
 
 def application_exceptions(request: RestRequest) -> ApplicationExceptions:
@@ -37,7 +40,7 @@ def application_exceptions(request: RestRequest) -> ApplicationExceptions:
     return ApplicationExceptions(ApplicationExceptionHistory(entries))
 
 
-def _told(failure: JobFailure, job: JobSnapshot) -> ExceptionInfo:
+def _told(failure: JobFailure, job: JobSnapshot, place: Mapping[str, str]) -> ExceptionInfo:
     origin = failure.origin
     return ExceptionInfo(
         exception_name=failure.error,
@@ -45,8 +48,8 @@ def _told(failure: JobFailure, job: JobSnapshot) -> ExceptionInfo:
         timestamp=failure.time,
         failure_labels=failure.labels,
         task_name=None if origin is None else _task(origin.uid, origin.operator, origin.subtask, failure, job),
-        endpoint=None if origin is None else origin.executor or driver_place()["host"],
-        task_manager_id=None if origin is None else driver_place()["tm_id"],
+        endpoint=None if origin is None else origin.executor or place["host"],
+        task_manager_id=None if origin is None else place["tm_id"],
         concurrent_exceptions=(),
     )
 

@@ -11,6 +11,9 @@ from headrace.jobmanager.status import JobSnapshot
 from headrace.server.archives import to_document
 from headrace.server.dashboard.job_view import JobView
 from headrace.server.dashboard.snapshot_view import job_view
+from headrace.server.errors import not_found
+from headrace.server.jobs import LOGS
+from headrace.server.models.cluster import TextFile
 from headrace.server.models.jobs import (
     Application,
     ApplicationDetails,
@@ -132,6 +135,15 @@ def job_archive(request: RestRequest) -> dict[str, Any]:
     """Return all that is known of a job, as archives have it; secrets are masked."""
     served = request.job()
     return to_document(served.snapshot(), served.configuration)
+
+
+def job_log(request: RestRequest) -> TextFile:
+    """Return the end of a log of a job of a dispatcher: `log`, or `stdout` for what its program has printed."""
+    name = request.parameters["filename"]
+    text = request.job().log(name) if name in LOGS else None
+    if text is None:
+        raise not_found(f"there is no log {name!r} of the job: of a dispatcher's jobs there are {' and '.join(LOGS)}")
+    return TextFile(text)
 
 
 def job_configuration(request: RestRequest) -> JobConfig:

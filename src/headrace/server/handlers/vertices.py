@@ -5,7 +5,6 @@ from typing import Final
 
 from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.registry import BACK_PRESSURED_RATE, BUSY_RATE, IDLE_RATE
-from headrace.reporters.sampler import driver_place
 from headrace.server.handlers.jobs import now_millis
 from headrace.server.job_metrics import JobMetrics
 from headrace.server.models import vertices as models
@@ -34,8 +33,8 @@ _MUCH: Final = 0.5
 
 def vertex(request: RestRequest) -> models.VertexInfo:
     """Return a vertex, subtask by subtask."""
-    known, job, measured, now = _seen(request)
-    subtasks = [_subtask(known, number, job, measured, now) for number in range(known.planned.parallelism)]
+    known, job, _, now = _seen(request)
+    subtasks = [_subtask(request, known, number) for number in range(known.planned.parallelism)]
     planned = known.planned
     return models.VertexInfo(
         id=known.id,
@@ -50,15 +49,15 @@ def vertex(request: RestRequest) -> models.VertexInfo:
 
 def subtask(request: RestRequest) -> models.SubtaskInfo:
     """Return one subtask."""
-    known, job, measured, now = _seen(request)
-    return _subtask(known, subtask_of(known, request.parameters["subtaskindex"]), job, measured, now)
+    known, _, _, _ = _seen(request)
+    return _subtask(request, known, subtask_of(known, request.parameters["subtaskindex"]))
 
 
 def subtask_times(request: RestRequest) -> models.VertexTimes:
     """Return when subtasks had which state."""
     known, job, _, now = _seen(request)
     times = dict.fromkeys(TASK_STATES, 0) | {"CREATED": start_of(job), state_of_tasks(job): job.history[-1].time}
-    endpoint = driver_place()["host"]
+    endpoint = request.job().place["host"]
     subtasks = [
         models.SubtaskTimes(number, endpoint, duration_of(job, now), times)
         for number in range(known.planned.parallelism)
@@ -70,7 +69,7 @@ def task_managers(request: RestRequest) -> models.VertexTaskManagers:
     """Return where a vertex runs: the process of the job, which has its tasks run."""
     known, job, measured, now = _seen(request)
     each = [io_metrics(measured, known.planned.uid, number) for number in range(known.planned.parallelism)]
-    place = driver_place()
+    place = request.job().place
     there = models.VertexOnTaskManager(
         endpoint=place["host"],
         status=state_of_tasks(job),
@@ -94,7 +93,7 @@ def accumulators(request: RestRequest) -> models.VertexAccumulators:
 def subtask_accumulators(request: RestRequest) -> models.SubtasksAccumulators:
     """Return the counters of a vertex, subtask by subtask."""
     known, job, _, _ = _seen(request)
-    endpoint, uid = driver_place()["host"], known.planned.uid
+    endpoint, uid = request.job().place["host"], known.planned.uid
     each = [
         models.SubtaskAccumulators(number, job.restarts, endpoint, _counters(job, uid, number))
         for number in range(known.planned.parallelism)
@@ -150,8 +149,9 @@ def _seen(request: RestRequest) -> tuple[JobVertex, JobSnapshot, JobMetrics, int
     return known, served.snapshot(), served.measured(), now_millis()
 
 
-def _subtask(known: JobVertex, number: int, job: JobSnapshot, measured: JobMetrics, now: int) -> models.SubtaskInfo:
-    place = driver_place()
+def _subtask(request: RestRequest, known: JobVertex, number: int) -> models.SubtaskInfo:
+    served, now = request.job(), now_millis()
+    job, place = served.snapshot(), served.place
     return models.SubtaskInfo(
         subtask=number,
         status=state_of_tasks(job),
@@ -161,7 +161,7 @@ def _subtask(known: JobVertex, number: int, job: JobSnapshot, measured: JobMetri
         start_time_too=start_of(job),
         end_time=end_of(job),
         duration=duration_of(job, now),
-        metrics=io_metrics(measured, known.planned.uid, number),
+        metrics=io_metrics(served.measured(), known.planned.uid, number),
         taskmanager_id=place["tm_id"],
         status_duration={state_of_tasks(job): max(0, now - job.history[-1].time)},
     )

@@ -1,7 +1,7 @@
 """The process as a whole: what Flink calls the cluster."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.server.wire import model, wire
 
@@ -100,9 +100,15 @@ class LogFile:
 
 @model
 class LogList:
-    """The files of a log: none, as processes log to their standard error."""
+    """The files of a log; none where a process logs to its standard error alone."""
 
     logs: Sequence[LogFile]
+
+
+class TextFile(NamedTuple):
+    """The content of a file, which is the answer as it is."""
+
+    text: str
 
 
 @model
