@@ -43,7 +43,13 @@ def test_every_path_that_tells_something_answers_with_json_and_without_secrets(s
                 refused[route.path] = str(error)
             else:
                 assert SECRET not in json.dumps(found), route.path
-    assert {path.rsplit("/", maxsplit=1)[-1] for path in refused} == {":triggerid", "log", "stdout", "plan"}
+    assert {path.rsplit("/", maxsplit=1)[-1] for path in refused} == {
+        ":triggerid",
+        ":filename",
+        "log",
+        "stdout",
+        "plan",
+    }
 
 
 def test_checkpoints_are_epochs(served: Served) -> None:
