@@ -9,7 +9,7 @@ from headrace.common import Configuration, Types
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.metrics import MetricKey
-from headrace.jobmanager.workload import EpochTimes, OperatorTime, OperatorTimes, Reading, TimeKeeper, Workload
+from headrace.jobmanager.workload import EpochTimes, OperatorTimes, Reading, TimeKeeper, TimeSpent, Workload
 from headrace.plan.job_plan import JobPlan
 from headrace.runtime.task.messages import TaskReport
 from headrace.runtime.task.task_clock import TaskTimes
@@ -65,7 +65,7 @@ def test_a_machine_whose_clock_is_wrong_makes_no_time() -> None:
 
 
 def test_epochs_add_up_and_a_runtime_that_tells_nothing_changes_nothing() -> None:
-    known = {"first": (OperatorTime(S, S, S),), "gone": (OperatorTime(S, S, S),)}
+    known = {"first": (TimeSpent(S, S, S),), "gone": (TimeSpent(S, S, S),)}
     assert spent([task(0, 3, first=1), task(1, 9, second=4)], known=known)["first"] == [2, 3, 8]
     assert spent([TaskReport(0, 0), TaskReport(1, 0)], known=known) == {"first": [1, 1, 1]}
 
@@ -74,7 +74,7 @@ def workload(*readings: tuple[int, int, int]) -> Workload:
     """What an operator has done up to some seconds: records, and seconds of work."""
     found = Workload()
     for second, records, busy in readings:
-        times = {"a": (OperatorTime(busy * S, (second - busy) * S, 0), OperatorTime(0, busy * S, (second - busy) * S))}
+        times = {"a": (TimeSpent(busy * S, (second - busy) * S, 0), TimeSpent(0, busy * S, (second - busy) * S))}
         found = found.after(Reading(second * 1000, {"a": {"numRecordsIn": (records, 0)}}, times))
     return found
 

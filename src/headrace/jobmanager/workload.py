@@ -35,7 +35,7 @@ def system_nanos() -> int:
     return time.time_ns()
 
 
-class OperatorTime(NamedTuple):
+class TimeSpent(NamedTuple):
     """Where the time of an operator in a subtask has gone since the job began to run, in nanoseconds.
 
     Attributes:
@@ -49,7 +49,7 @@ class OperatorTime(NamedTuple):
     back_pressured: int = 0
 
 
-OperatorTimes: TypeAlias = Mapping[str, tuple[OperatorTime, ...]]
+OperatorTimes: TypeAlias = Mapping[str, tuple[TimeSpent, ...]]
 """By uid and subtask."""
 
 
@@ -98,17 +98,17 @@ class TimeKeeper:
                 if task.partition < planned.parallelism:
                     spent = self._spent(planned.uid, task, epoch, epoch.ended - ends[task.stage])
                     by_subtask = found.setdefault(planned.uid, [])
-                    by_subtask.extend([OperatorTime()] * (task.partition + 1 - len(by_subtask)))
+                    by_subtask.extend([TimeSpent()] * (task.partition + 1 - len(by_subtask)))
                     totals = zip(by_subtask[task.partition], spent, strict=True)
-                    by_subtask[task.partition] = OperatorTime(*map(sum, totals))
+                    by_subtask[task.partition] = TimeSpent(*map(sum, totals))
         return {uid: tuple(by_subtask) for uid, by_subtask in found.items()}
 
-    def _spent(self, uid: str, task: TaskTimes, epoch: EpochTimes, later: int) -> OperatorTime:
+    def _spent(self, uid: str, task: TaskTimes, epoch: EpochTimes, later: int) -> TimeSpent:
         whole = epoch.ended - epoch.before
         busy = min(task.operators.get(uid, 0), whole)
         waited = later + task.waiting_for_output + sum(task.operators.get(each, 0) for each in self._behind[uid])
         back_pressured = min(waited, whole - busy) if epoch.is_full else 0
-        return OperatorTime(busy, whole - busy - back_pressured, back_pressured)
+        return TimeSpent(busy, whole - busy - back_pressured, back_pressured)
 
 
 def _behind(stage: Stage) -> dict[str, frozenset[str]]:
@@ -189,7 +189,7 @@ class Workload:
                     _add(found, uid, rate, [grown / seconds for grown in self._grown(first, uid, name)], sum)
         for uid, times in self.readings[-1].times.items():
             before = first.times.get(uid, ())
-            spent = [_spent(time, before[n] if n < len(before) else OperatorTime()) for n, time in enumerate(times)]
+            spent = [_spent(time, before[n] if n < len(before) else TimeSpent()) for n, time in enumerate(times)]
             for part, (total, rate) in enumerate(_TIMES):
                 _add(found, uid, total, [time[part] // _MILLI for time in times], sum)
                 _add(found, uid, rate, [time[part] * 1000 / sum(time) for time in spent], max)
@@ -214,10 +214,10 @@ _TIMES: Final = ((BUSY_TIME, BUSY_RATE), (IDLE_TIME, IDLE_RATE), (BACK_PRESSURED
 """For each part of an operator's time, what the whole of it is called, and what comes of it in a second."""
 
 
-def _spent(time: OperatorTime, before: OperatorTime) -> OperatorTime:
+def _spent(time: TimeSpent, before: TimeSpent) -> TimeSpent:
     """The time since a moment; where no epoch has run since then, it was idle."""
-    spent = OperatorTime(*(after - earlier for after, earlier in zip(time, before, strict=True)))
-    return spent if any(spent) else OperatorTime(idle=1)
+    spent = TimeSpent(*(after - earlier for after, earlier in zip(time, before, strict=True)))
+    return spent if any(spent) else TimeSpent(idle=1)
 
 
 def _add(

@@ -220,7 +220,7 @@ def find_pairs(
     sources: Sequence[Sequence[Section]],
     arrived: Sequence[ArrivedSide],
     watermarks: Longs,
-    matched: MatchedRows | None = None,
+    matched: RowsWithPartner | None = None,
     is_match: Callable[[Pairs], Mask] | None = None,
 ) -> Iterator[Pairs]:
     """The pairs that newly arrived records make.
@@ -327,7 +327,7 @@ class _PairLayout:
     arrived: Sequence[ArrivedSide]
     watermarks: Longs
     rows: Longs
-    matched: MatchedRows | None
+    matched: RowsWithPartner | None
     is_match: Callable[[Pairs], Mask] | None
 
     def matches(self, found: Sequence[_CandidateRanges]) -> _Matches:
@@ -404,7 +404,7 @@ def gathered(sources: Sequence[Section], name: str, numbers: Longs, rows: Longs)
     return gather(concat(taken), back)
 
 
-class MatchedRows:
+class RowsWithPartner:
     """The rows of some sections of the inputs that have been matched; noted while pairs are found.
 
     Args:

@@ -18,8 +18,8 @@ from headrace.operators.join.find_pairs import (
     TIME,
     ArrivedSide,
     JoinInterval,
-    MatchedRows,
     Pairs,
+    RowsWithPartner,
     gathered,
 )
 from headrace.state.key_sorted_table import key_ranges, key_sorted
@@ -273,7 +273,7 @@ class UnmatchedRecords:
             watermark: the watermark afterwards.
             is_match: as of ``find_pairs``.
         """
-        matched = MatchedRows(sources, self._logs.keys())
+        matched = RowsWithPartner(sources, self._logs.keys())
         expired = _ExpiredRecords(
             *in_order_of_expiry([self._expired(side, sources[side], watermark) for side in (LEFT, RIGHT)]),
             sources,
@@ -293,7 +293,7 @@ class UnmatchedRecords:
         stored = self._logs[side].expired(sections[:newest], watermark)
         return ExpiredRows.concat([stored, arrived_expired(sections[newest], newest, watermark)])
 
-    def _note(self, sources: Sequence[Sequence[Section]], matched: MatchedRows, watermark: int) -> None:
+    def _note(self, sources: Sequence[Sequence[Section]], matched: RowsWithPartner, watermark: int) -> None:
         """Keeps which rows have been matched, and which have not."""
         for side, log in self._logs.items():
             log.forget(watermark)
@@ -321,7 +321,7 @@ class _ExpiredRecords:
     expired: ExpiredRows
     sides: Longs
     sources: Sequence[Sequence[Section]]
-    matched: MatchedRows
+    matched: RowsWithPartner
     retention: Sequence[int]
     watermarks: Longs
     start: int = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-from headrace.graph.match_specs import MatchSpec
+from headrace.graph.pattern_specs import MatchSpec
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.match import SHOWN_ROW, MatchClauses, PatternRef
 from headrace.table.logical.match import Match as LogicalMatch
