@@ -95,7 +95,7 @@ def test_a_refresh_brings_the_parts_that_the_page_has(served: Served) -> None:
     _, whole, _ = get(served, f"/dashboard/jobs/{job}")
     _, parts, _ = get(served, f"/dashboard/jobs/{job}", HX_Request="true")
     swapped = [found["id"] for _, found in Page(parts).elements if "hx-swap-oob" in found]
-    assert len(swapped) == 16
+    assert len(swapped) == 17
     assert set(swapped) <= set(Page(whole).ids())
     assert "<html" not in parts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
@@ -20,7 +21,7 @@ _MOST_POINTS: Final = 240
 """When there are more points, every other one is forgotten."""
 
 _FIRST_APART: Final = 1_000
-"""Milliseconds between the first points; twice as many each time that every other point is forgotten."""
+"""Milliseconds between the first points; at least twice as many each time that every other point is forgotten."""
 
 _MOST_SPLITS: Final = 50
 """The largest number of splits in a point: those that are furthest behind."""
@@ -81,13 +82,18 @@ def _last_tasks(reports: Iterable[TaskReport]) -> list[TaskTimes]:
 
 def state_sizes(reports: Sequence[TaskReport]) -> StateSizes:
     """The sizes of all state after an epoch."""
+    tasks = Counter(report.stage for report in reports)
     found: dict[str, dict[str, list[int]]] = {}
     for report in reports:
         for uid, by_name in report.state_sizes.items():
+            of_operator = found.get(uid)
+            if of_operator is None:
+                of_operator = found[uid] = {}
             for name, size in by_name.items():
-                by_task = found.setdefault(uid, {}).setdefault(name, [])
-                by_task.extend([0] * (report.partition + 1 - len(by_task)))
-                by_task[report.partition] += size
+                by_task = of_operator.get(name)
+                if by_task is None:
+                    by_task = of_operator[name] = [0] * tasks[report.stage]
+                by_task[report.partition] = size
     return {uid: {name: tuple(sizes) for name, sizes in by_name.items()} for uid, by_name in found.items()}
 
 
@@ -144,21 +150,24 @@ def split_points(splits: Iterable[SplitProgress]) -> tuple[SplitPoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """Points of a run, from its first epoch to the newest one, which is the last point.
+    """Points of a run, from its first epoch on.
 
     Attributes:
-        points: in the order of time, and evenly spread but for the last one.
+        points: in the order of time.
         apart: milliseconds between two points, at least.
     """
 
     points: tuple[HistoryPoint, ...] = field(default=(), repr=False)
     apart: int = _FIRST_APART
 
+    def is_due(self, time: int) -> bool:
+        """Return whether the last point is so old that there may be another."""
+        return not self.points or time - self.points[-1].time >= self.apart
+
     def after(self, point: HistoryPoint) -> RunHistory:
-        """The same with another point, in the place of the last one where that is too near to the one before."""
-        kept = self.points
-        if len(kept) > 1 and kept[-1].time - kept[-2].time < self.apart:
-            kept = kept[:-1]
-        if len(kept) < _MOST_POINTS:
-            return RunHistory((*kept, point), self.apart)
-        return RunHistory((*kept[::2], point), self.apart * 2)
+        """The same with another point."""
+        if len(self.points) < _MOST_POINTS:
+            return RunHistory((*self.points, point), self.apart)
+        kept = self.points[::2]
+        between = (kept[-1].time - kept[0].time) // (len(kept) - 1)
+        return RunHistory((*kept, point), max(self.apart * 2, between))

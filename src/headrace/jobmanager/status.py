@@ -515,8 +515,15 @@ class JobSnapshot:
             workload=self.workload.after(Reading(epoch.ended, epoch.operator_counters, epoch.times)),
             failure=None,
             running=None,
-            past=self.past.after(_point(epoch, records)),
+            past=self.past.after(_point(epoch, records)) if self.past.is_due(epoch.ended) else self.past,
         )
+
+    def points(self) -> tuple[HistoryPoint, ...]:
+        """Return what the run was like, from its first epoch to the newest one."""
+        known, latest = self.past.points, self.latest
+        if latest is None or not known or latest.ended <= known[-1].time:
+            return known
+        return (*known, _point(latest, self.records))
 
     def _after_restart(self, event: JobRestart, time: int) -> JobSnapshot:
         is_rescaled = event.plan is not self.plan

@@ -102,6 +102,10 @@ class ChainedSource(ChainNode):
             self._reader = reader
         return self._reader
 
+    def count(self, name: str, amount: int) -> None:
+        """Adds to a counter of the epoch."""
+        self.counters[name] = self.counters.get(name, 0) + amount
+
     def close(self) -> None:
         """Closes the reader, if there is one."""
         if self._reader is not None:

@@ -26,6 +26,7 @@ from headrace.common.logs import note_epoch
 from headrace.connectors.source import SourceRecords
 from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
+from headrace.metrics.registry import RECORDS_IN_ERRORS
 from headrace.operators.user_code import EpochCancelledError, name_source, user_error
 from headrace.runtime.task.messages import (
     REPORTED,
@@ -97,7 +98,7 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
     count = len(records)
     source.records += count + len(records.rejected)
     for name, amount in records.counters.items():
-        source.counters[name] = source.counters.get(name, 0) + amount
+        source.count(name, amount)
     if count:
         type_, timestamps = source.planned.node.type_of(None), records.timestamps
         if timestamps is None:
@@ -117,6 +118,7 @@ def _repeated(time: int, count: int) -> npt.NDArray[np.int64]:
 def _emit_rejected(source: ChainedSource, rejected: list[tuple[str, str, str]]) -> None:
     ((tag_id, type_),) = source.planned.node.outputs.side_types.items()
     times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
+    source.count(RECORDS_IN_ERRORS, len(rejected))
     source.output.emit_side(tag_id, Batch(type_, times, times, rows=list(rejected)))
 
 

@@ -77,6 +77,10 @@ def _cancel(_: Form) -> Request:
     return Request("PATCH", query={"mode": "cancel"})
 
 
+def _release(_: Form) -> Request:
+    return Request("POST", ("held-epoch", "release"))
+
+
 def _directory(form: Form) -> str | None:
     return form.get("directory", "").strip() or None
 
@@ -88,6 +92,14 @@ def _format(form: Form) -> str:
 ACTIONS: Final[Mapping[str, Action]] = {
     action.name: action
     for action in (
+        Action(
+            "release",
+            "Release",
+            "Publish the epoch that is held back?",
+            "Sinks commit what it has written, and the job goes on.",
+            _release,
+            None,
+        ),
         Action(
             "savepoint",
             "Savepoint",

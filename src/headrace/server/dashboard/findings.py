@@ -19,7 +19,7 @@ _RECENT_MILLIS: Final = 600_000
 _SILENT_MILLIS: Final = 10_000
 """The time after which a split that others wait for counts as silent."""
 
-_AHEAD_MILLIS: Final = 10_000
+AHEAD_MILLIS: Final = 10_000
 """The distance to the fastest split, in event time, from which on a split holds the others."""
 
 _LONG_EPOCH_SECONDS: Final = 30.0
@@ -69,24 +69,38 @@ def _failures(job: JobView) -> Iterator[Finding]:
     elif job.is_over or last is None:
         return
     elif job.retry_in is not None:
-        title = f"Epoch {last.epoch:,} has failed, and is run again in {wording.span(job.retry_in)}"
-        yield Finding(PROBLEM, title, _cause(last), "failures")
+        again = f"is run again in {wording.span(job.retry_in)}" if job.running_epoch is None else "runs again"
+        times = sum(each.epoch == last.epoch for each in job.failures)
+        failed = "has failed" if times == 1 else f"has failed {times} times"
+        yield Finding(PROBLEM, f"Epoch {last.epoch:,} {failed}, and {again}", _cause(last), "failures")
     else:
         recent = [each for each in job.failures if each.time > job.clock - _RECENT_MILLIS]
         if recent:
-            times = "once" if len(recent) == 1 else f"{len(recent)} times"
+            often = "once" if len(recent) == 1 else f"{len(recent)} times"
             yield Finding(
                 PROBLEM if len(recent) > 2 else ATTENTION,
-                f"The job has begun again {times} in the last 10 minutes",
+                f"The job has begun again {often} in the last 10 minutes",
                 f"The last time: {_cause(last)}",
                 "failures",
             )
 
 
 def _cause(failure: FailureView) -> str:
-    where = "" if failure.operator is None else f" in “{failure.operator}”, subtask {failure.subtask}"
-    record = "" if failure.record is None else f", at the record {failure.record}"
-    return f"{failure.error}{where}{record}: {first_line(failure.message)}"
+    """What went wrong, in which operator, at which line of the program and at which record."""
+    where = "" if failure.operator is None else f"“{failure.operator}”, subtask {failure.subtask}: "
+    lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
+    told = lines[1] if failure.operator is not None and len(lines) > 1 else f"{failure.error}: {' '.join(lines[:1])}"
+    at = next((f", {line}" for line in lines if line.startswith("at ")), "")
+    record = "" if failure.record is None else f"; the record is {failure.record}"
+    return f"{where}{told}{at}{record}"
+
+
+def _held(job: JobView) -> Iterator[Finding]:
+    """An epoch that waits before anything of it is published."""
+    if job.held_epoch is not None:
+        detail = f"{first_line(' '.join(job.held_for[:1]))} Release publishes it; Stop drops it, and it is run again."
+        title = f"Epoch {job.held_epoch:,} is held back: records of it violate expectations"
+        yield Finding(PROBLEM, title, detail, "losses")
 
 
 def _epochs(job: JobView) -> Iterator[Finding]:
@@ -147,7 +161,7 @@ def _silent_splits(job: JobView) -> Iterator[Finding]:
     reached = [watermark for each in counting if (watermark := each.watermark) is not None]
     holding = [each for each in counting if _is_silent(each, job) and each.watermark == slowest.watermark]
     ahead = max(reached) - (slowest.watermark if slowest.watermark is not None else MIN_WATERMARK)
-    if not holding or ahead < _AHEAD_MILLIS:
+    if not holding or ahead < AHEAD_MILLIS:
         return
     splits = ", ".join(f"{each.source}[{each.split_id}]" for each in holding[:3])
     more = f" and {len(holding) - 3} more" if len(holding) > 3 else ""
@@ -281,6 +295,7 @@ def _commits(job: JobView) -> Iterator[Finding]:
 
 
 _LOOKS: Final[Sequence[Callable[[JobView], Iterable[Finding]]]] = (
+    _held,
     _failures,
     _epochs,
     _silent_splits,

@@ -85,6 +85,7 @@ class OperatorView:
         late: late records that it has dropped.
         unreadable: messages that no record could be made of.
         unwritable: records that no message could be made of.
+        violations: records that violate its expectations.
         watermark: the event time that it has reached, in milliseconds; None before it has any.
         pending_commits: of how many epochs its output has yet to be committed; None for what is no sink.
         subtasks: one by one.
@@ -108,6 +109,7 @@ class OperatorView:
     late: int
     unreadable: int
     unwritable: int
+    violations: int
     watermark: int | None
     pending_commits: int | None
     subtasks: tuple[SubtaskView, ...]
@@ -332,6 +334,8 @@ class JobView:
         state_bytes: bytes of all state.
         running_epoch: the epoch that runs; None between two epochs.
         running_since: since when, in milliseconds since 1970.
+        held_epoch: the epoch that waits for its release, since records of it violate expectations; None for none.
+        held_for: the first violations of that.
         retry_in: after how many seconds the epoch that has failed is run again; None where nothing is repaired.
         epochs: the last ones.
         operators: all, producers before consumers.
@@ -377,6 +381,8 @@ class JobView:
     state_bytes: int
     running_epoch: int | None
     running_since: int
+    held_epoch: int | None
+    held_for: tuple[str, ...]
     retry_in: float | None
     epochs: tuple[EpochView, ...]
     operators: tuple[OperatorView, ...]

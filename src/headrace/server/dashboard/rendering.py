@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
@@ -15,8 +17,8 @@ import headrace
 from headrace.common import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.server.dashboard.actions import ACTIONS
-from headrace.server.dashboard.findings import findings, first_line
-from headrace.server.dashboard.job_view import JobView
+from headrace.server.dashboard.findings import AHEAD_MILLIS, findings, first_line
+from headrace.server.dashboard.job_view import FailureView, JobView, OperatorView
 from headrace.server.dashboard.pictures import PARTS, epoch_seconds, graph_svg, heat, timeline_svg
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.wire import to_document
@@ -27,6 +29,10 @@ DASH: Final = "\N{EN DASH}"
 _MINUS: Final = "\N{MINUS SIGN}"
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+_MOST_RANKED: Final = 8
+
+_FOLDERS: Final = re.compile(r"[/\\]")
 
 _SMALL: Final = 100
 """Numbers from here on need no digits behind the point."""
@@ -75,8 +81,8 @@ def short(number: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """``83 %``; a dash where nothing is measured."""
-    return DASH if share is None else f"{share * 100:.0f} %"
+    """``83%``; a dash where nothing is measured."""
+    return DASH if share is None else f"{share:.0%}"
 
 
 def lag(job: JobView, watermark: int | None) -> str:
@@ -97,6 +103,12 @@ def event_time(watermark: int | None) -> Markup:
     return Markup("<span title='{}'>{}</span>").format(
         f"{watermark} ms", wording.point_in_time(watermark).removesuffix(" UTC")
     )
+
+
+def site(call_site: str) -> Markup:
+    """A line of the program, without the folders of its file; these are shown when it is pointed at."""
+    file, colon, rest = call_site.rpartition(":")
+    return Markup('<span title="{}">{}</span>').format(call_site, f"{re.split(_FOLDERS, file)[-1]}{colon}{rest}")
 
 
 def growth(per_second: float | None) -> str:
@@ -154,6 +166,49 @@ def changes(job: JobView) -> Iterator[dict[str, Any]]:
     yield from sorted(found, key=lambda each: -each["time"])
 
 
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures one after the other that say the same.
+
+    Attributes:
+        last: the last one.
+        first: when the first one was, in milliseconds of the job's clock.
+        count: the number of them.
+    """
+
+    last: FailureView
+    first: int
+    count: int
+
+
+def failure_groups(job: JobView) -> list[FailureGroup]:
+    """The failures of a job, the newest first; those that say the same are one."""
+    found: list[FailureGroup] = []
+    for failure in job.failures:
+        if found and _says_the_same(found[-1].last, failure):
+            found[-1] = FailureGroup(found[-1].last, failure.time, found[-1].count + 1)
+        else:
+            found.append(FailureGroup(failure, failure.time, 1))
+    return found
+
+
+def _says_the_same(one: FailureView, other: FailureView) -> bool:
+    return (one.error, one.uid, one.message, one.record) == (other.error, other.uid, other.message, other.record)
+
+
+def busiest(job: JobView) -> list[OperatorView]:
+    """The operators in which time goes, the busiest first."""
+    known = [operator for operator in job.operators if operator.busy is not None]
+    return sorted(known, key=lambda operator: -(operator.busy or 0.0))[:_MOST_RANKED]
+
+
+def holds_event_time(job: JobView) -> bool:
+    """Return whether the slowest split is so far behind the fastest that it holds the others back."""
+    reached = [s.watermark for s in job.splits if s.watermark not in (None, MIN_WATERMARK) and not s.is_idle]
+    slowest = [s for s in job.splits if s.is_slowest]
+    return bool(slowest) and bool(reached) and max(reached) - (slowest[0].watermark or 0) >= AHEAD_MILLIS
+
+
 def statuses(job: JobView) -> list[dict[str, Any]]:
     """The statuses of the run, and how long each has lasted."""
     ends = [after.time for _, after in pairwise(job.history)]
@@ -184,6 +239,7 @@ _ENVIRONMENT.filters |= {
     "event_time": event_time,
     "growth": growth,
     "heat": heat,
+    "site": site,
     "moment": moment,
 }
 _ENVIRONMENT.globals |= {
@@ -210,14 +266,21 @@ def jobs_context(jobs: Sequence[JobView]) -> dict[str, Any]:
 
 def job_context(job: JobView) -> dict[str, Any]:
     """What the page of a job is given."""
+    shares = shares_of_parts(job)
     return {
         "job": job,
         "findings": findings(job),
         "graph": None if job.graph is None else Markup(graph_svg(job.graph, job.operators)),  # escaped where it is made
         "timeline": Markup(timeline_svg(job)),
         "rows_of_epochs": rows_of_epochs(job),
-        "shares": shares_of_parts(job),
+        "shares": shares,
+        "shares_told": ", ".join(
+            f"{part.name} {percent(s)}" for part, s in zip(PARTS, shares, strict=True) if s >= 0.005
+        ),
         "changes": list(changes(job)),
+        "failures": failure_groups(job),
+        "busiest": busiest(job),
+        "holds": holds_event_time(job),
         "statuses": statuses(job),
         "trend": _json(rounded(to_document(job.trend))),
     }

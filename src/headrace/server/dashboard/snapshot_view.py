@@ -26,6 +26,7 @@ from headrace.metrics.registry import (
     RECORDS_OUT,
     RECORDS_OUT_RATE,
     SEND_ERRORS,
+    VIOLATIONS,
 )
 from headrace.plan.explain import plan_diagram
 from headrace.plan.job_plan import JobPlan, PlannedOperator, timestamps_operators
@@ -111,13 +112,15 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobVie
         restarts=job.restarts,
         rescales=job.rescales,
         records=job.records,
-        rate=_recent_rate(job.past.points, last),
+        rate=_recent_rate(job.points(), last),
         watermark=None if latest is None else latest.watermark,
         pending_records=None if latest is None else latest.pending_records,
         is_processing_backlog=latest is not None and latest.is_processing_backlog,
         state_bytes=0 if latest is None else latest.state_bytes,
         running_epoch=None if job.running is None else job.running.epoch,
         running_since=0 if job.running is None else job.running.time,
+        held_epoch=None if job.held is None else job.held.epoch,
+        held_for=() if job.held is None else tuple(map(without_passwords, job.held.violations.values())),
         retry_in=None if job.failure is None else job.failure.retry_in,
         epochs=tuple(map(_epoch, job.epochs)),
         operators=() if plan is None else tuple(map(measured.operator, plan.operators())),
@@ -184,6 +187,7 @@ class _Measured:
             late=self._total(uid, LATE_DROPPED),
             unreadable=self._total(uid, RECORDS_IN_ERRORS),
             unwritable=self._total(uid, SEND_ERRORS),
+            violations=self._total(uid, VIOLATIONS),
             watermark=self._watermarks.get(MetricKey(uid, None, INPUT_WATERMARK)),
             pending_commits=self._pending.get(uid, 0) if node.is_sink else None,
             subtasks=tuple(self._subtask(uid, number) for number in range(planned.parallelism)),
@@ -253,7 +257,7 @@ def _states(job: JobSnapshot) -> Iterator[StateView]:
     """All states, the largest first."""
     if job.latest is None or job.plan is None:
         return
-    names, points = job.plan.shown_names(), job.past.points
+    names, points = job.plan.shown_names(), job.points()
     sizes = [
         (uid, store, by_task) for uid, by_name in job.latest.state_sizes.items() for store, by_task in by_name.items()
     ]
@@ -320,7 +324,7 @@ def _failure(failure: JobFailure) -> FailureView:
 
 
 def _trend(job: JobSnapshot, plan: JobPlan | None) -> TrendView:
-    points = job.past.points
+    points = job.points()
     names = {} if plan is None else plan.shown_names()
     return TrendView(
         times=tuple(point.time for point in points),

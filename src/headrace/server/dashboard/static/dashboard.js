@@ -149,6 +149,18 @@
     return `${unit ? trimmed(value) : Math.round(value)} ${units[unit]}`;
   }
 
+  const BINARY = Array.from({ length: 46 }, (_, power) => 2 ** power);
+
+  function clock(time, step) {
+    const text = new Date(time * 1000).toISOString();
+    if (step >= 86400) return text.slice(5, 10);
+    return step >= 60 ? text.slice(11, 16) : text.slice(11, 19);
+  }
+
+  function last(values) {
+    return values.findLast((value) => value !== null && value !== undefined);
+  }
+
   function lines(trend, id) {
     const one = (name, values) => [{ name, values }];
     switch (id) {
@@ -194,12 +206,18 @@
       legend: { live: true },
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
       axes: [
-        { ...axis, space: 70 },
-        { ...axis, size: 62, space: 34, values: (_, splits) => splits.map((value) => (value === null ? "" : unit(value))) },
+        { ...axis, space: 80, values: (_, splits, __, ___, step) => splits.map((time) => clock(time, step)) },
+        {
+          ...axis,
+          size: 64,
+          space: 34,
+          ...(figure.dataset.unit === "B" ? { incrs: BINARY } : {}),
+          values: (_, splits) => splits.map((value) => (value === null ? "" : unit(value))),
+        },
       ],
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
       series: [
-        { label: "", value: (_, time) => (time === null ? "" : new Date(time * 1000).toISOString().slice(11, 19)) },
+        { label: "", value: (_, time) => (time === null || time === undefined ? "now" : clock(time, 1)) },
         ...found.map((line, number) => ({
           label: line.name,
           stroke: colours[number % colours.length],
@@ -208,7 +226,10 @@
           width: 1.75,
           spanGaps: true,
           points: { show: false },
-          value: (_, value) => (value === null || value === undefined ? "–" : unit(value)),
+          value: (chart, value, series, index) => {
+            const shown = index === null || index === undefined ? last(chart.data[series]) : value;
+            return shown === null || shown === undefined ? "–" : unit(shown);
+          },
         })),
       ],
     };
