@@ -34,13 +34,12 @@ def test_an_answer_has_the_fields_of_flinks(path: str) -> None:
         assert found - OF_SUBCLASSES == set(flink["fields"]) - LEFT_OUT
 
 
-def test_nothing_is_there_that_flink_has_not_but_probes_held_epochs_views_and_what_its_pages_ask() -> None:
+def test_nothing_is_there_that_flink_has_not_but_probes_held_epochs_and_what_its_pages_ask() -> None:
     more = set(OURS) - set(FLINK)
     assert more == {
         "GET /healthz",
         "GET /readyz",
         "GET /jobs/:jobid/yarn-cancel",
-        "GET /jobs/:jobid/view",
         "GET /jobmanager/log",
         "GET /jobmanager/stdout",
         "GET /jobs/:jobid/held-epoch",

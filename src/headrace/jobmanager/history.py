@@ -6,6 +6,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from headrace.jobmanager.metrics import SplitProgress
@@ -17,14 +18,17 @@ StateSizes: TypeAlias = Mapping[str, Mapping[str, tuple[int, ...]]]
 
 _NANO: Final = 1_000_000_000
 
-_MOST_POINTS: Final = 240
+_MOST_POINTS: Final = 180
 """When there are more points, every other one is forgotten."""
 
 _FIRST_APART: Final = 1_000
 """Milliseconds between the first points; at least twice as many each time that every other point is forgotten."""
 
-_MOST_SPLITS: Final = 50
+_MOST_SPLITS: Final = 12
 """The largest number of splits in a point: those that are furthest behind."""
+
+_MOST_STATES: Final = 12
+"""The largest number of states in a point: the largest ones."""
 
 
 class RunningParts(NamedTuple):
@@ -123,7 +127,7 @@ class HistoryPoint(NamedTuple):
         records: the number of records that the run has read.
         watermark: the lowest event time of all sources.
         pending: the number of records that are there and not read; None where that is not known.
-        state: bytes of state by uid and name of the store.
+        state: bytes of the largest states, by uid and name of the store.
         late: the number of late records that were dropped, since the job's first start.
         rejected: the number of records that could not be read or written, likewise.
         splits: those that are furthest behind.
@@ -146,6 +150,12 @@ def split_points(splits: Iterable[SplitProgress]) -> tuple[SplitPoint, ...]:
     slowest = heapq.nsmallest(_MOST_SPLITS, splits, key=lambda split: split.watermark)
     points = (SplitPoint(s.uid, s.split_id, s.watermark, s.pending.records) for s in slowest)
     return tuple(sorted(points, key=lambda point: point[:2]))
+
+
+def largest_states(sizes: StateSizes) -> dict[tuple[str, str], int]:
+    """The bytes of the largest states, by uid and name."""
+    totals = {(uid, name): sum(by_task) for uid, by_name in sizes.items() for name, by_task in by_name.items()}
+    return dict(heapq.nlargest(_MOST_STATES, totals.items(), key=itemgetter(1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,7 @@ class SplitProgress:
         uid: the uid of its source.
         pending: what is there and not read yet; records may be an estimate.
         read_at: when something of it was last read in this run, in milliseconds of the job's clock; None for never.
+        idle_timeout: after how many milliseconds of silence nothing waits for it; None for never.
     """
 
     source: str
@@ -289,6 +290,7 @@ class SplitProgress:
     uid: str = ""
     pending: Pending = _NOT_KNOWN
     read_at: int | None = None
+    idle_timeout: int | None = None
 
     @property
     def watermark(self) -> int:

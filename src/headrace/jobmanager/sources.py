@@ -136,6 +136,8 @@ class SourceCoordinator:
                 self._idle_timeouts[uid] = way.idle_timeout
             if way.alignment is not None:
                 self.alignments[uid] = way.alignment
+        all_time_out = len(self._idle_timeouts) == len(self.timestamps)
+        self._idle_timeout = max(self._idle_timeouts.values(), default=None) if all_time_out else None
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
         self._named_in_errors = NamingSource(planned.node.name, planned.node.call_site)
@@ -227,6 +229,7 @@ class SourceCoordinator:
                 self.planned.uid,
                 self.enumerator.pending(split.split_id, split.position, now),
                 split.read_at,
+                self._idle_timeout,
             )
 
     def has_read(

@@ -15,7 +15,14 @@ from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.history import HistoryPoint, RunHistory, RunningParts, StateSizes, split_points
+from headrace.jobmanager.history import (
+    HistoryPoint,
+    RunHistory,
+    RunningParts,
+    StateSizes,
+    largest_states,
+    split_points,
+)
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
 from headrace.jobmanager.workload import OperatorTimes, Reading, Workload
 from headrace.metrics.registry import LATE_DROPPED, RECORDS_IN_ERRORS, SEND_ERRORS
@@ -569,7 +576,7 @@ def _point(epoch: EpochStatistics, records: int) -> HistoryPoint:
         records=records,
         watermark=epoch.watermark,
         pending=epoch.pending_records,
-        state={(uid, name): sum(by) for uid, by_name in epoch.state_sizes.items() for name, by in by_name.items()},
+        state=largest_states(epoch.state_sizes),
         late=epoch.counters.get(LATE_DROPPED, 0),
         rejected=epoch.rejected(),
         splits=split_points(splits),

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
 from headrace.server.bodies import drained, read_body
-from headrace.server.dashboard.jobs import ServedDashboard
+from headrace.server.dashboard.jobs import DashboardJobs
 from headrace.server.dashboard.pages import dashboard_routes
 from headrace.server.errors import RestError, bad_request, not_found
 from headrace.server.guard import CHALLENGE, RequestGuard
@@ -48,7 +48,7 @@ def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> S
             Route(f"{prefix}/openapi.json", described, methods=["GET"]),
         )
     ]
-    pages = dashboard_routes(ServedDashboard(service, partial(answer, routes)), service.settings)
+    pages = dashboard_routes(DashboardJobs(service, partial(answer, routes)), service.settings)
     made = Starlette(
         routes=[*paths, *pages],
         exception_handlers={HTTPException: _http_error, Exception: _unexpected},

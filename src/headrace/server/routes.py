@@ -98,7 +98,6 @@ _TOLD: Final = (
     _Get(_JOB, jobs.job_details),
     _Get(f"{_JOB}/status", jobs.job_status),
     _Get(f"{_JOB}/archive", jobs.job_archive),
-    _Get(f"{_JOB}/view", jobs.view),
     _Get(f"{_JOB}/plan", jobs.job_plan),
     _Get(f"{_JOB}/config", jobs.job_configuration),
     _Get(f"{_JOB}/execution-result", jobs.execution_result),

@@ -65,40 +65,6 @@ def parts_of(value: Any) -> dict[str, Any]:
     return {field: getattr(value, field) for field, _, _ in wire_fields(value.__class__)}
 
 
-def from_document(hint: Any, document: Any) -> Any:
-    """The value of a type that :func:`to_document` made a document of; keys that the type does not have are left out.
-
-    Raises:
-        ValueError: when it is the document of something else.
-    """
-    try:
-        return _read(hint, document)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no document of {getattr(hint, '__name__', hint)}: {error!r}") from None
-
-
-def _read(hint: Any, document: Any) -> Any:
-    if dataclasses.is_dataclass(hint):
-        kind: Any = hint
-        hints = _hints(kind)
-        known = ((field, name) for field, name, omits_none in wire_fields(kind) if name in document or not omits_none)
-        return kind(**{field: _read(hints[field], document[name]) for field, name in known})
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        present = [each for each in arguments if each is not types.NoneType]
-        return None if document is None else _read(present[0], document)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: _read(arguments[1], each) for key, each in document.items()}
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        return tuple(_read(arguments[0], each) for each in document)
-    return float(document) if hint is float else document
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
 _NOT_FINITE: Final[Mapping[float, str]] = {math.inf: "Infinity", -math.inf: "-Infinity"}
 """JSON has no numbers for these; Flink writes them so."""
 

@@ -29,7 +29,7 @@ from headrace.metrics.registry import (
     VIOLATIONS,
 )
 from headrace.plan.explain import plan_diagram
-from headrace.plan.job_plan import JobPlan, PlannedOperator, timestamps_operators
+from headrace.plan.job_plan import JobPlan, PlannedOperator
 from headrace.server.dashboard.job_view import (
     ArrowView,
     BoxView,
@@ -124,7 +124,7 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobVie
         retry_in=None if job.failure is None else job.failure.retry_in,
         epochs=tuple(map(_epoch, job.epochs)),
         operators=() if plan is None else tuple(map(measured.operator, plan.operators())),
-        splits=tuple(_splits(job, plan))[:_MOST_SPLITS],
+        splits=tuple(_splits(job))[:_MOST_SPLITS],
         states=tuple(_states(job))[:_MOST_STATES],
         savepoints=tuple(map(_savepoint, job.savepoints)),
         resumptions=tuple(ResumptionView(r.time, r.epoch, r.is_rescaled, r.parallelism) for r in job.resumptions),
@@ -215,12 +215,12 @@ class _Measured:
         return sum(self._counters.get(uid, {}).get(name, ()))
 
 
-def _splits(job: JobSnapshot, plan: JobPlan | None) -> Iterator[SplitView]:
+def _splits(job: JobSnapshot) -> Iterator[SplitView]:
     """The splits of all sources, those first that are furthest behind."""
     event_time = None if job.latest is None else job.latest.event_time
-    if event_time is None or plan is None:
+    if event_time is None:
         return
-    slowest, timeouts = event_time.slowest(), _idle_timeouts(plan)
+    slowest = event_time.slowest()
     for split in sorted(event_time.splits, key=_behindness):
         yield SplitView(
             uid=split.uid,
@@ -233,24 +233,12 @@ def _splits(job: JobSnapshot, plan: JobPlan | None) -> Iterator[SplitView]:
             pending_records=split.pending.records,
             pending_bytes=split.pending.bytes,
             read_at=split.read_at,
-            idle_timeout=timeouts.get(split.uid),
+            idle_timeout=split.idle_timeout,
         )
 
 
 def _behindness(split: SplitProgress) -> tuple[bool, bool, int, str, str]:
     return (not split.watermarks, split.is_idle, split.watermark, split.source, split.split_id)
-
-
-def _idle_timeouts(plan: JobPlan) -> dict[str, int]:
-    """By uid of a source, after which silence of a split nothing behind it waits for it."""
-    found = {}
-    for planned in plan.operators():
-        if not planned.node.inputs:
-            timeouts = [way.idle_timeout for way in timestamps_operators(plan, planned).values()]
-            known = [timeout for timeout in timeouts if timeout is not None]
-            if known and len(known) == len(timeouts):
-                found[planned.uid] = max(known)
-    return found
 
 
 def _states(job: JobSnapshot) -> Iterator[StateView]:

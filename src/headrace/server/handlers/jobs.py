@@ -9,8 +9,6 @@ from headrace.common.configuration import masked
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
 from headrace.server.archives import to_document
-from headrace.server.dashboard.job_view import JobView
-from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.errors import not_found
 from headrace.server.jobs import LOGS
 from headrace.server.models.cluster import TextFile
@@ -59,12 +57,6 @@ def jobs_overview(request: RestRequest) -> MultipleJobsDetails:
     """Return all jobs, a line each."""
     now = now_millis()
     return MultipleJobsDetails([_line(job.snapshot(), now) for job in request.service.jobs.all()])
-
-
-def view(request: RestRequest) -> JobView:
-    """Return all that the dashboard shows of a job."""
-    job = request.job()
-    return job_view(job.snapshot(), job.configuration, now_millis())
 
 
 def _line(job: JobSnapshot, now: int) -> JobDetails:
