@@ -86,7 +86,7 @@ class FailureEnricher(Plugin):
 
 FAILURE_ENRICHERS: Final = PluginGroup(
     "headrace.failure_enrichers",
-    FailureEnricher,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    FailureEnricher,
     {},
 )
 """All that are there."""

@@ -95,8 +95,8 @@ def _put_into_copy(row: Any, index: int, name: str, value: Any) -> Any:
         changed = make_row(row._fields, list(row), row.get_row_kind())
         changed[index if index >= 0 else name] = value
         return changed
-    if isinstance(row, tuple):  # a named one
-        return row._replace(**{name: value})  # type: ignore[attr-defined]
+    if isinstance(row, tuple) and hasattr(row, "_replace"):  # a named one
+        return row._replace(**{name: value})
     changed = copy.copy(row)
     object.__setattr__(changed, name, value)
     return changed

@@ -120,7 +120,7 @@ class TraceReporter(Plugin):
 
 METRIC_REPORTERS: Final = PluginGroup(
     "headrace.metric_reporters",
-    MetricReporter,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    MetricReporter,
     {
         "log": "headrace.reporters.log:LogReporter",
         "opentelemetry": "headrace.reporters.opentelemetry:OpenTelemetryReporter",
@@ -139,7 +139,7 @@ METRIC_REPORTERS: Final = PluginGroup(
 
 TRACE_REPORTERS: Final = PluginGroup(
     "headrace.trace_reporters",
-    TraceReporter,  # type: ignore[type-abstract] # likewise
+    TraceReporter,
     {
         "log": "headrace.reporters.log:LogTraceReporter",
         "opentelemetry": "headrace.reporters.opentelemetry:OpenTelemetryTraceReporter",

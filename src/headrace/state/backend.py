@@ -270,7 +270,7 @@ class StateBackendPlugin(Plugin):
 
 STATE_BACKENDS: Final = PluginGroup(
     "headrace.state_backends",
-    StateBackendPlugin,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    StateBackendPlugin,
     {
         DEFAULT_BACKEND: "headrace.state.hashmap_backend:HashMapBackend",
         ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBBackend",

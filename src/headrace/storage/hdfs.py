@@ -398,11 +398,14 @@ class HdfsFileSystem(RemoteFileSystem):
         mode = self._mode(permissions.of_files, 0o666)
         options = WriteOptions(overwrite=True, permission=mode, create_parent=False)
         writer = self._ask(path, lambda client: client.create(path, options))
+
+        def append(block: memoryview) -> None:
+            self._ask_once(path, lambda _: writer.write(block))
+
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             for at in range(0, len(view), _BLOCK_BYTES):
-                block = view[at : at + _BLOCK_BYTES]
-                self._ask_once(path, lambda _, block=block: writer.write(block))  # type: ignore[misc]
+                append(view[at : at + _BLOCK_BYTES])
         if durable:
             self._ask_once(path, lambda _: writer.hsync())
         self._ask_once(path, lambda _: writer.close())

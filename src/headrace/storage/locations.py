@@ -60,7 +60,7 @@ class CheckpointStoragePlugin(Plugin):
 
 CHECKPOINT_STORAGES: Final = PluginGroup(
     "headrace.checkpoint_storages",
-    CheckpointStoragePlugin,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    CheckpointStoragePlugin,
     {},
 )
 """All that are there; POSIX paths and object stores are not among them, but come first."""

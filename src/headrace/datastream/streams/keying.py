@@ -265,12 +265,13 @@ class _Picked:
 
     __slots__ = ("field",)
 
-    # For another record a field may equal something
-    __eq__: ClassVar[None] = None  # type: ignore[assignment]
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
     def __init__(self, field: Field) -> None:
         self.field = field
+
+    def __eq__(self, *_: object) -> Any:
+        raise TypeError("for another record a field may equal something")
+
+    __hash__ = __eq__
 
 
 class _Record:

@@ -329,8 +329,7 @@ class _Ranked:
         others[has_other] = rows.at(positions[has_other], ranks[has_other])
         own = places[positions]
         some = np.flatnonzero((limits > 0) & ((others < 0) | (own < others)))
-        columns = (positions, own, adds, counts, limits, others)
-        return _Ranked(rows, *(column[some] for column in columns))  # type: ignore[arg-type]
+        return _Ranked(rows, positions[some], own[some], adds[some], counts[some], limits[some], others[some])
 
     def by_rows(self) -> _Emitted:
         """Rows that leave the first ranks, then those that enter them."""

@@ -222,6 +222,7 @@ class EventTimeOverOperator(EventTimeOperator):
         self.user_code = functions.aggregators.user_code
         self._functions, self._output_type = functions, output_type
         self._before = RowsBefore(functions, codec, ttl)
+        self.takes_late = functions.frame.low is not None
 
     def restore_state(self, context: OperatorContext) -> None:
         super().restore_state(context)
@@ -231,11 +232,6 @@ class EventTimeOverOperator(EventTimeOperator):
         super().begin_epoch(scope)
         self._numbers = ArrivalCounter(scope.epoch)
         self._before.begin_epoch(scope.processing_time)
-
-    @property
-    def takes_late(self) -> bool:  # type: ignore[override]
-        """True when late rows may be emitted at the next watermark."""
-        return self._functions.frame.low is not None
 
     def accepts(self, batch: KeyedBatch, times: Longs) -> npt.NDArray[np.bool_]:
         keys = batch.keys

@@ -94,8 +94,8 @@ unhex: Final = by_row(_unhex)
 
 def _from_base64(text: str | bytes) -> str:
     try:
-        padding = "=" * (-len(text) % 4) if isinstance(text, str) else b"=" * (-len(text) % 4)
-        return b64decode(text + padding, validate=True).decode("utf-8", "replace")  # type: ignore[operator]
+        digits = text.encode() if isinstance(text, str) else text
+        return b64decode(digits + b"=" * (-len(digits) % 4), validate=True).decode("utf-8", "replace")
     except ValueError:
         raise ValueError(f"{text!r} is not base 64") from None
 
