@@ -11,7 +11,7 @@ is worked out at which of them it would have been looked at, and only what chang
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,7 +38,7 @@ class OrderedEvents:
         places: the place of each among all events.
         times: their times.
         steps: the watermark that lets each be matched, as its place among those of :class:`KeyMatching`.
-        holds: the conditions that each satisfies, as bits.
+        holds: the conditions that each satisfies, as bits; of those that matter.
         matters: the rows that may change something, whatever partial matches there are.
         begins: the rows with which matches may begin.
         emitted_at: where the results of each come among those of other keys.
@@ -47,7 +47,7 @@ class OrderedEvents:
     places: list[int]
     times: list[int]
     steps: list[int]
-    holds: list[int]
+    holds: Mapping[int, int] | Sequence[int]
     matters: list[int]
     begins: list[int]
     emitted_at: list[int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cached_property, cmp_to_key
 from typing import Any, Final
 
 import numpy as np
@@ -77,6 +77,32 @@ class DueKeys:
         return due
 
 
+class AllEvents:
+    """All events by key, for patterns that are looked for together: what they have in common is computed once.
+
+    Attributes:
+        starts: where the events of each key begin.
+
+    Args:
+        batch: the events.
+        due: the same, by key.
+        watermarks: the watermarks that let them be matched.
+    """
+
+    def __init__(self, batch: KeyedBatch, due: DueKeys, watermarks: Sequence[int]) -> None:
+        self._batch, self._due, self._watermarks = batch, due, watermarks
+        self.starts = np.zeros(len(due.keys), np.int64)
+        self.starts[due.positions] = due.starts
+
+    @cached_property
+    def rows(self) -> tuple[list[int], list[int], list[int]]:
+        """The places, times and steps of the events; see :class:`OrderedEvents`."""
+        places = self._due.order
+        times = self._batch.timestamps[places]
+        steps = np.searchsorted(np.array(self._watermarks, np.int64), times)
+        return places.tolist(), times.tolist(), steps.tolist()
+
+
 class KeyedEvents:
     """The events of keys that have to be looked at.
 
@@ -94,13 +120,21 @@ class KeyedEvents:
         due: the same and timers, by key.
         found: the partial matches.
         up_to: the time to which all keys are brought.
-        tells: whether somebody is told of timeouts.
+        every: all events, where there are other patterns; None where those of keys that are visited are enough.
     """
 
     def __init__(
-        self, nfa: Nfa, judged: Judged, batch: KeyedBatch, due: DueKeys, found: FoundMatches, up_to: int, *, tells: bool
+        self,
+        nfa: Nfa,
+        judged: Judged,
+        batch: KeyedBatch,
+        due: DueKeys,
+        found: FoundMatches,
+        up_to: int,
+        every: AllEvents | None = None,
     ) -> None:
         self._nfa, self._judged, self._batch, self._due = nfa, judged, batch, due
+        self._every = every
         bits = len(nfa.automaton.event_conditions)
         if judged.lazy & nfa.asked_at_start:
             self._begins = np.ones(len(batch), np.bool_)
@@ -109,7 +143,7 @@ class KeyedEvents:
         is_visited = np.zeros(len(due.keys), np.bool_)
         if len(batch):
             is_visited[due.positions] = np.logical_or.reduceat(self._begins[due.order], due.starts)
-        self.expired = self._expired(found, up_to) if nfa.expires_silently and not tells else found.positions[:0]
+        self.expired = self._expired(found, up_to) if nfa.expires_silently else found.positions[:0]
         is_visited[found.positions] |= self._may_change_keys(found, up_to)
         is_visited[self.expired] = False
         self.is_stored_visited = is_visited[found.positions]
@@ -118,7 +152,11 @@ class KeyedEvents:
         counts = np.zeros(len(due.keys), np.int64)
         counts[due.positions[own]] = due.counts[own]
         self._counts = counts[self._positions]
-        self._places = due.order[rows_of_ranges(due.starts[own], due.counts[own])]
+        if every is None:
+            self._starts = np.cumsum(self._counts) - self._counts
+            self._places = due.order[rows_of_ranges(due.starts[own], due.counts[own])]
+        else:
+            self._starts, self._places = every.starts[self._positions], due.order
 
     def _expired(self, found: FoundMatches, up_to: int) -> Longs:
         """The keys without events of which all partial matches time out."""
@@ -157,7 +195,7 @@ class KeyedEvents:
     @property
     def are_nearly_all(self) -> bool:
         """True if most events are those of keys that have to be looked at."""
-        return 2 * len(self._places) >= len(self._batch)
+        return bool(2 * self._counts.sum() >= len(self._batch))
 
     def sort(self, compare: Callable[[Any, Any], int], events: Events) -> None:
         """Brings the events of a key with one time into the order of a function of two events."""
@@ -191,22 +229,26 @@ class KeyedEvents:
 
     def ordered(self, watermarks: Sequence[int], *, are_emitted_in_place: bool) -> OrderedEvents:
         """The events, for watermarks that let them be matched."""
-        places = self._places
-        times, holds = self._batch.timestamps[places], self._judged.holds[places]
-        steps = np.searchsorted(np.array(watermarks, np.int64), times)
-        begins = self._begins[places]
-        matters = begins | self._may_change(holds)
-        rows = places.tolist()
-        at = steps.tolist()
+        holds, begins = self._judged.holds[self._places], self._begins[self._places]
+        matters = np.flatnonzero(begins | self._may_change(holds))
+        places, times, steps = self._rows(watermarks) if self._every is None else self._every.rows
+        of_matters = holds[matters].tolist()
+        are_all = len(of_matters) == len(places)
+        rows = matters.tolist()
         return OrderedEvents(
-            places=rows,
-            times=times.tolist(),
-            steps=at,
-            holds=holds.tolist(),
-            matters=np.flatnonzero(matters).tolist(),
+            places=places,
+            times=times,
+            steps=steps,
+            holds=of_matters if are_all else dict(zip(rows, of_matters, strict=True)),
+            matters=rows,
             begins=np.flatnonzero(begins).tolist(),
-            emitted_at=rows if are_emitted_in_place else at,
+            emitted_at=places if are_emitted_in_place else steps,
         )
+
+    def _rows(self, watermarks: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+        times = self._batch.timestamps[self._places]
+        steps = np.searchsorted(np.array(watermarks, np.int64), times)
+        return self._places.tolist(), times.tolist(), steps.tolist()
 
     def _may_change(self, holds: Holds) -> Mask:
         """The events that may change a partial match in any state."""
@@ -216,10 +258,9 @@ class KeyedEvents:
 
     def visits(self) -> Iterator[tuple[int, int, int, list[int]]]:
         """The position of each key that has to be looked at, from where to where its events are, and its timers."""
-        stops = np.cumsum(self._counts)
         bounds = [np.searchsorted(self._due.timers, self._positions, side) for side in ("left", "right")]
         times = self._due.times.tolist()
-        columns = [self._positions, stops - self._counts, stops, *bounds]
+        columns = [self._positions, self._starts, self._starts + self._counts, *bounds]
         for position, start, stop, first, last in zip(*(column.tolist() for column in columns), strict=True):
             yield position, start, stop, times[first:last]
 

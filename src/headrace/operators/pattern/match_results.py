@@ -163,16 +163,14 @@ class PatternFunction:
 class MatchResults:
     """Matches that were found, to be brought into the order in which they are emitted.
 
-    Args:
-        handles_timeout: whether partial matches that have timed out are wanted.
+    Attributes:
+        position: the key whose matches are added.
     """
 
-    def __init__(self, *, handles_timeout: bool) -> None:
-        self._handles_timeout = handles_timeout
+    def __init__(self) -> None:
         self._found: list[Found] = []
         self._positions: list[int] = []
         self.position = 0
-        """The key whose matches are added."""
         self.positions_in_order: list[int] = []
         """The keys of what was found, in the order in which it is emitted, when that has been asked for."""
 
@@ -183,9 +181,8 @@ class MatchResults:
 
     def add_timed_out(self, emitted_at: int, timestamp: int, match: Match) -> None:
         """Adds a partial match that has timed out."""
-        if self._handles_timeout:
-            self._found.append((emitted_at, timestamp, TIMED_OUT, match))
-            self._positions.append(self.position)
+        self._found.append((emitted_at, timestamp, TIMED_OUT, match))
+        self._positions.append(self.position)
 
     def in_order(self, ranks: Ranks | None = None) -> list[Found]:
         """All that was found: by where it is emitted, then key by key.

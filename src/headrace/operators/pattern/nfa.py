@@ -52,6 +52,7 @@ class Nfa:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition that was unknown; by default functions and classes can be.
         current_processing_time: the clock that iterative conditions see.
+        tells: whether somebody is told of timeouts.
     """
 
     def __init__(
@@ -59,8 +60,11 @@ class Nfa:
         automaton: Automaton,
         evaluate: Evaluate | None = None,
         current_processing_time: Callable[[], int] = lambda: 0,
+        *,
+        tells: bool = True,
     ) -> None:
         self.automaton = automaton
+        self._tells = tells
         self._decisions = Decisions(automaton, evaluate, current_processing_time)
         self._plans = self._decisions.plans
         self._stages = tuple(state.stage for state in automaton.states)
@@ -87,8 +91,8 @@ class Nfa:
 
     @property
     def expires_silently(self) -> bool:
-        """True if a timeout removes partial matches and does nothing else, unless somebody is told of timeouts."""
-        return not (self._has_gaps or self._skip.skips or any(self._pending))
+        """True if a timeout removes partial matches and does nothing else."""
+        return not (self._tells or self._has_gaps or self._skip.skips or any(self._pending))
 
     @property
     def has_deadlines(self) -> bool:
@@ -241,9 +245,9 @@ class Nfa:
         state.is_changed = True
         complete: list[FinishedMatch] = [(first, step) for first, at, step in expired if self._pending[at]]
         timed_out = [
-            TimedOutMatch(self._match(step), self._deadline_of(match, timestamp))
-            for match in expired
-            if not self._pending[match[1]] and (step := match[2])
+            TimedOutMatch(self._match(match[2]), self._deadline_of(match, timestamp))
+            for match in (expired if self._tells else ())
+            if not self._pending[match[1]]
         ]
         return TimeAdvance(self._settle(state, complete), timed_out)
 

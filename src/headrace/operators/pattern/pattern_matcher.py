@@ -41,6 +41,7 @@ class PatternMatcher:
         type_: the type of the events.
         clock: the clock that conditions see.
         rule: see above.
+        tells: whether somebody is told of timeouts.
     """
 
     matches: StoredMatches
@@ -53,11 +54,13 @@ class PatternMatcher:
         type_: TypeInformation,
         clock: Callable[[], int],
         rule: RuleVersion | None = None,
+        *,
+        tells: bool = True,
     ) -> None:
         self.automaton = automaton
         self.rule = rule
         is_preferred = automaton.preference is not None
-        self.nfa = PreferredNfa(automaton) if is_preferred else Nfa(automaton, self._evaluate, clock)
+        self.nfa = PreferredNfa(automaton) if is_preferred else Nfa(automaton, self._evaluate, clock, tells=tells)
         self.conditions = EventConditions(automaton.event_conditions, self.nfa.asked_at_start, type_)
         self._type = type_
 

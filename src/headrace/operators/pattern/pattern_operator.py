@@ -28,7 +28,7 @@ from headrace.operators.functions import FunctionOperator, RuntimeContext, close
 from headrace.operators.pattern.event_conditions import Judged, KnownColumns
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
-from headrace.operators.pattern.keyed_events import DueKeys, KeyedEvents
+from headrace.operators.pattern.keyed_events import AllEvents, DueKeys, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
 from headrace.operators.pattern.match_results import (
     MatchResults,
@@ -115,7 +115,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._in_processing_time = settings.in_processing_time
         self._is_batch = self._ends_with_input = settings.is_batch
         self._late = LateRecords(self, 0, settings.late_tag)
-        patterns.bind(function.context.current_processing_time, self)
+        patterns.bind(function.context.current_processing_time, self, tells=function.handles_timeout)
         self.user_code = patterns.user_code
         self._arrived = WaitingBatches[KeyedBatch](_MOST_WAITING)
         self._watermark = MIN_WATERMARK
@@ -331,14 +331,16 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._events = Events(batch, concat([each.records for each in found]))
         known: KnownColumns = {}
         results = []
+        are_several = len(matchers) > 1 and self._compare is None
+        every = AllEvents(batch, due[0], watermarks) if are_several else None
         for matcher, own_due, own_found in zip(matchers, due, found, strict=True):
             self._matcher = matcher
             judged = matcher.judge(batch, self._events, known)
-            up_to, tells = watermarks[-1] if watermarks else self._now, self._function.handles_timeout
-            keyed = KeyedEvents(matcher.nfa, judged, batch, own_due, own_found, up_to, tells=tells)
+            up_to = watermarks[-1] if watermarks else self._now
+            keyed = KeyedEvents(matcher.nfa, judged, batch, own_due, own_found, up_to, every)
             self.prepare(keyed)
             ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
-            results.append(MatchResults(handles_timeout=tells))
+            results.append(MatchResults())
             matching = self.matching(judged, ordered, watermarks, results[-1], stamps)
             changed = self.matched(matching, keyed, own_found)
             matcher.matches.write(own_due.keys, changed, self._events, own_found.positions, keyed.expired)

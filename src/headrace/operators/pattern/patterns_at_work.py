@@ -88,8 +88,14 @@ class PatternsAtWork(Protocol):
     def user_code(self) -> Sequence[UserCode]:
         """The callers of user functions in expressions, which the operator opens and closes."""
 
-    def bind(self, clock: Callable[[], int], user: PatternUser) -> None:
-        """Says which clock conditions see, and who looks for the patterns; before all else."""
+    def bind(self, clock: Callable[[], int], user: PatternUser, *, tells: bool) -> None:
+        """Says who looks for the patterns, before all else.
+
+        Args:
+            clock: the clock that conditions see.
+            user: who looks for them.
+            tells: whether somebody is told of timeouts.
+        """
 
     def is_store(self, name: str) -> bool:
         """Return whether a store may be one of these patterns."""
@@ -132,8 +138,8 @@ class FixedPattern:
         self._automaton, self._type = automaton, type_
         self.reach = automaton.window
 
-    def bind(self, clock: Callable[[], int], user: PatternUser) -> None:
-        matcher = PatternMatcher(self._automaton, self._type, clock)
+    def bind(self, clock: Callable[[], int], user: PatternUser, *, tells: bool) -> None:
+        matcher = PatternMatcher(self._automaton, self._type, clock, tells=tells)
         self.matchers: Sequence[PatternMatcher] = (matcher,)
         self.user_code: Sequence[UserCode] = matcher.conditions.user_code
 
@@ -178,8 +184,8 @@ class ChangingPatterns:
         self._by_id: dict[str, PatternMatcher] = {}
         self._is_loaded = False
 
-    def bind(self, clock: Callable[[], int], user: PatternUser) -> None:
-        self._clock, self._user = clock, user
+    def bind(self, clock: Callable[[], int], user: PatternUser, *, tells: bool) -> None:
+        self._clock, self._user, self._tells = clock, user, tells
 
     @property
     def matchers(self) -> Sequence[PatternMatcher]:
@@ -309,7 +315,7 @@ class ChangingPatterns:
         automaton = self._reader.compile(pattern)
         if automaton.window > _LONGEST_WINDOW:
             raise InvalidProgramError(f"the window of {automaton.window} ms is longer than 2^61 ms")
-        matcher = PatternMatcher(automaton, self._type, self._clock, rule)
+        matcher = PatternMatcher(automaton, self._type, self._clock, rule, tells=self._tells)
         matcher.restore_state(self._context, self._domain)
         self._user.open_pattern(matcher)
         return matcher
