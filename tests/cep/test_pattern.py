@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
 import pytest
 
-from headrace.cep import AfterMatchSkipStrategy, IterativeCondition, Pattern, SimpleCondition, WithinType
+from headrace.cep import CEP, AfterMatchSkipStrategy, IterativeCondition, Pattern, SimpleCondition, WithinType
 from headrace.cep.compiler import compile_pattern
 from headrace.common import Duration
-from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
-from headrace.datastream import FilterFunction
+from headrace.common.errors import (
+    HeadraceError,
+    InvalidProgramError,
+    InvalidTypeError,
+    UnknownNameError,
+    UnsupportedOperationError,
+)
+from headrace.datastream import FilterFunction, StreamExecutionEnvironment
 from headrace.expressions import col
 from headrace.operators.pattern.automaton import StateKind
 from headrace.operators.pattern.conditions import ALWAYS, EventCall, EventExpression, IterativeCall
@@ -248,3 +254,42 @@ def test_windows_that_change_nothing_are_told() -> None:
     ):
         with pytest.warns(UserWarning, match="changes nothing"):
             compile_pattern(pattern)
+
+
+PATTERNS: Any = CEP.pattern(StreamExecutionEnvironment.get_execution_environment().from_collection([1]), ONE)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: ONE.followedBy("b"), "Pattern has no 'followedBy': did you mean followed_by"),
+        (lambda: ONE.oneOrMore(window_time=1), "did you mean one_or_more"),
+        (lambda: ONE.timesOrMore(2), "did you mean times_or_more"),
+        (lambda: ONE.notFollowedBy("b"), "did you mean not_followed_by"),
+        (lambda: ONE.allowCombinations, "did you mean allow_combinations"),
+        (lambda: ONE.select(len), r"CEP.pattern\(stream, pattern\) looks for it, and has select"),
+        (lambda: ONE.and_("x"), r"use where\(...\)"),
+        (lambda: PATTERNS.map(len), r"say first what becomes of a match: select"),
+        (lambda: PATTERNS.inProcessingTime, "did you mean in_processing_time"),
+        (lambda: PATTERNS.within(5), "it belongs to the pattern"),
+    ],
+)
+def test_names_of_flink_and_of_streams_are_answered(ask: Callable[[], Any], said: str) -> None:
+    with pytest.raises(UnknownNameError, match=said) as caught:
+        ask()
+    assert f"at {__file__}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("from headrace.cep import RichIterativeCondition", "use IterativeCondition"),
+        ("from headrace.cep import PatternProcessorDiscoverer", r"use PatternRule and CEP.dynamic_patterns"),
+        ("from headrace.cep import Patern", "did you mean Pattern"),
+        ("from headrace.datastream import CEP", "from headrace.cep import CEP"),
+        ("from headrace.datastream.cep import CEP", "it is headrace.cep"),
+    ],
+)
+def test_wrong_imports_are_answered(program: str, said: str) -> None:
+    with pytest.raises(ImportError, match=said):
+        exec(program, {})

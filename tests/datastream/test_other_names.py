@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace import cep
 from headrace.common import Configuration, Row, Time, Types
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.common.other_names import OTHER_NAMES
@@ -166,7 +167,7 @@ def test_expressions_can_still_be_copied_and_pickled() -> None:
 def test_no_answer_hides_a_method() -> None:
     where = JOINED.where("user")
     inside = [type(each) for each in (where, where.equal_to("user"), when(col("n") > 1))]
-    owners = [*public_classes(), *inside, aggregates, window]
+    owners = [*public_classes(), *inside, aggregates, cep, window]
     answered = {name: owner for owner in owners if (name := owner.__name__) in OTHER_NAMES}
     assert answered.keys() == OTHER_NAMES.keys()
     of_streams = OTHER_NAMES["PartitionWindowedStream"]  # what comes behind an operator has some of them

@@ -23,6 +23,7 @@ P = TypeVar("P", bound=PatternDefinition[Any])
 Json = dict[str, Any]
 
 _GAP: Final = "gap"
+_TIMES: Final = "times"
 _THROW: Final = "throw"
 _BEGINNINGS_OF_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CONDITIONS: Final = {"where": "where", "or": "or_", "or_": "or_", "until": "until"}
@@ -53,27 +54,35 @@ def _stage_to_json(stage: PatternDefinition[Any]) -> Json:
 
 
 def _calls(stage: PatternDefinition[Any]) -> list[list[Any]]:
-    calls: list[list[Any]] = []
-    quantifier, times, until = stage.get_quantifier(), stage.get_times(), stage.get_until_condition()
-    if stage.get_condition() is not ALWAYS:
-        calls.append(["where", _text(stage.get_condition(), stage)])
-    if times is not None:
-        is_looping = quantifier.kind is QuantifierProperty.LOOPING
-        gap = [] if times.gap is None else [{_GAP: times.gap}]
-        counts = [times.from_times] if is_looping else [times.from_times, times.to_times]
-        calls.append(["times_or_more" if is_looping else "times", *counts, *gap])
+    quantifier, until = stage.get_quantifier(), stage.get_until_condition()
+    calls = [] if stage.get_condition() is ALWAYS else [["where", _text(stage.get_condition(), stage)]]
+    repeated = _repeated(stage)
     inner = quantifier.inner_consuming_strategy
     words = {
         "consecutive": inner is ConsumingStrategy.STRICT,
         "allow_combinations": inner is ConsumingStrategy.SKIP_TILL_ANY,
         "greedy": quantifier.is_greedy,
-        "optional": quantifier.is_optional,
+        "optional": quantifier.is_optional and repeated[:2] != [_TIMES, 0],
     }
+    calls += [repeated] if repeated else []
     calls += [[word] for word, is_said in words.items() if is_said]
     if until is not None:
         calls.append(["until", _text(until, stage)])
     windows = {kind: stage.get_window_size(kind) for kind in WithinType}
     return [*calls, *(["within", time, kind.name] for kind, time in windows.items() if time is not None)]
+
+
+def _repeated(stage: PatternDefinition[Any]) -> list[Any]:
+    """The call that says how often a stage is repeated; nothing for one that is not."""
+    quantifier, times = stage.get_quantifier(), stage.get_times()
+    if times is None:
+        return []
+    gap = [] if times.gap is None else [{_GAP: times.gap}]
+    if quantifier.kind is QuantifierProperty.LOOPING:
+        return ["times_or_more", times.from_times, *gap]
+    # A stage that may take no event is said so by times(0, n), which Flink allows where optional() is refused.
+    at_least = 0 if quantifier.is_optional and times.from_times == 1 else times.from_times
+    return [_TIMES, at_least, times.to_times, *gap]
 
 
 def _text(condition: Condition, stage: PatternDefinition[Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from headrace.cep.definition import PatternDefinition
 from headrace.cep.quantifier import ConsumingStrategy, QuantifierProperty
 from headrace.cep.within_type import WithinType
-from headrace.operators.pattern.conditions import ALWAYS
+from headrace.operators.pattern.conditions import ALWAYS, And, Or
 
 CONNECTORS: Final = {
     ConsumingStrategy.STRICT: "next",
@@ -108,7 +108,9 @@ def _drawn(pattern: PatternDefinition[Any], indent: str) -> Iterator[str]:
             yield from _drawn(stage.group, indent + "    ")
         else:
             condition = stage.get_condition()
-            told = "any event" if condition is ALWAYS else str(condition).removeprefix("(").removesuffix(")")
+            told = "any event" if condition is ALWAYS else str(condition)
+            if isinstance(condition, And | Or):
+                told = told.removeprefix("(").removesuffix(")")
             yield f"{indent}● {stage.get_name()}{' ' if quantity else ''}{quantity}: {told}"
         until = stage.get_until_condition()
         if until is not None:

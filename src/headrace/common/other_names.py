@@ -249,6 +249,59 @@ _OF_TABLE_RESULTS: Final = {
 }
 """Methods of DataFrames and of DB-API's cursors, asked of the result of a statement."""
 
+_LOOK_FOR_IT: Final = "CEP.pattern(stream, pattern) looks for it, and has {}(...)"
+_WHAT_BECOMES: Final = "say first what becomes of a match: select(...), flat_select(...) or process(...)"
+_OF_PATTERN: Final = "it belongs to the pattern that CEP.pattern(stream, pattern) is given"
+
+_OF_PATTERNS: Final = {
+    **{name: _LOOK_FOR_IT.format(name) for name in ("select", "flat_select", "process")},
+    **dict.fromkeys(("or", "orElse", "or_else", "otherwise"), "use or_(...)"),
+    **dict.fromkeys(("and", "and_", "filter"), "use where(...): several on one stage have to hold all"),
+    **dict.fromkeys(("then", "followed"), "use followed_by(...), or next(...) where nothing may lie between"),
+    **dict.fromkeys(("not", "not_", "without"), "use not_next(...) or not_followed_by(...)"),
+    **dict.fromkeys(
+        ("repeat", "at_least", "zero_or_more"), "use times(n), times_or_more(n) or one_or_more().optional()"
+    ),
+    **dict.fromkeys(("skip", "with_skip_strategy", "after_match_skip"), "give it to Pattern.begin(name, strategy)"),
+    **dict.fromkeys(("window", "timeout"), "use within(time)"),
+}
+"""Methods of streams and words for what is said otherwise, asked of a pattern; Flink's Java names are alike ours."""
+
+_OF_PATTERN_STREAMS: Final = {
+    **dict.fromkeys(
+        ("map", "flat_map", "filter", "union", "get_side_output", "print", "sink_to", "execute_and_collect", "uid"),
+        _WHAT_BECOMES,
+    ),
+    **dict.fromkeys(("key_by", "keyBy"), "key the stream: CEP.pattern(stream.key_by(...), pattern)"),
+    **dict.fromkeys(("where", "within", "until", "next", "followed_by", "times"), _OF_PATTERN),
+}
+"""Methods of streams and of patterns, asked of a stream in which a pattern is looked for."""
+
+_OF_CEP: Final = {
+    "RichIterativeCondition": "use IterativeCondition, which may have open() and close()",
+    **dict.fromkeys(
+        ("RichPatternSelectFunction", "RichPatternFlatSelectFunction"),
+        "leave Rich out: functions may have open() and close()",
+    ),
+    **dict.fromkeys(
+        (
+            "BooleanConditions",
+            "RichAndCondition",
+            "RichOrCondition",
+            "RichNotCondition",
+            "RichCompositeIterativeCondition",
+        ),
+        "use where(...), or_(...), and & | ~ of expressions",
+    ),
+    "SubtypeCondition": "use subtype(cls) of the pattern",
+    "Quantifier": "use times(...), one_or_more(), optional() and greedy() of the pattern",
+    **dict.fromkeys(("NoSkipStrategy", "SkipPastLastStrategy"), "use AfterMatchSkipStrategy.no_skip() and its like"),
+    **dict.fromkeys(
+        ("PatternProcessor", "PatternProcessorDiscoverer"), "use PatternRule and CEP.dynamic_patterns(...)"
+    ),
+}
+"""Classes of Flink's CEP library and of vendors' versions, asked of ``headrace.cep``."""
+
 # --- columns of PySpark, pandas and Polars ----------------------------------------------------------------------------
 
 _AGGREGATE: Final = "aggregates belong to windows: key_by(...).window(...).aggregate(...)"
@@ -370,10 +423,13 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "set_unbounded": "it does not end, unless set_bounded() is called",
     },
     "TableEnvironment": _OF_TABLE_ENVIRONMENTS,
+    "Pattern": _OF_PATTERNS,
+    "PatternStream": _OF_PATTERN_STREAMS,
     "Table": _OF_TABLES,
     "TableConfig": _NOTHING,
     "StatementSet": _NOTHING,
     "TableResult": _OF_TABLE_RESULTS,
+    "headrace.cep": _OF_CEP,
     "headrace.datastream.aggregates": _OF_AGGREGATES,
     "headrace.datastream.window": _OF_WINDOW_MODULE,
 }

@@ -67,22 +67,22 @@ def parse_expression(text: str) -> Expression:
     """
     if len(text) > _MOST_CHARACTERS:
         raise InvalidProgramError(f"an expression of {len(text)} characters is too long: at most {_MOST_CHARACTERS}")
+    line = " ".join(text.split("\n")).strip()
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = ast.parse(line, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         at = (getattr(error, "offset", None) or 1) - 1
-        raise _refused(text, at, str(getattr(error, "msg", error))) from None
-    return _Reader(text.strip()).expression(tree.body)
+        raise _refused(line, at, str(getattr(error, "msg", error))) from None
+    return _Reader(line).expression(tree.body)
 
 
-def _refused(text: str, at: int, message: str) -> HeadraceError:
-    line = text.strip().replace("\n", " ")
+def _refused(line: str, at: int, message: str) -> HeadraceError:
     return InvalidProgramError(f"in the expression: {message}\n  {line}\n  {' ' * at}^")
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, line: str) -> None:
+        self._line = line
 
     def expression(self, node: ast.expr) -> Expression:
         """Return what a node stands for, as an expression."""
@@ -190,5 +190,5 @@ class _Reader:
             raise self._error(node, str(error).partition("\n")[0]) from None
 
     def _error(self, node: ast.expr, message: str) -> HeadraceError:
-        lines = self._text.splitlines(keepends=True)
-        return _refused(self._text, sum(map(len, lines[: node.lineno - 1])) + node.col_offset, message)
+        before = self._line.encode()[: node.col_offset]
+        return _refused(self._line, len(before.decode()), message)

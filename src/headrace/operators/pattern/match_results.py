@@ -31,7 +31,13 @@ Found = tuple[int, int, str, Match]
 """Where it is emitted, its time, the method of a function that is called for it, and the match."""
 
 
-@names_explained("PatternProcessFunction.Context", OTHER_NAMES_FOR_EMITTING)
+_OTHER_NAMES: Final = {
+    **OTHER_NAMES_FOR_EMITTING,
+    **dict.fromkeys(("get_rule_id", "pattern_id", "rule"), "rule_id() and rule_version() say which rule was found"),
+}
+
+
+@names_explained("PatternProcessFunction.Context", _OTHER_NAMES)
 class PatternContext:
     """Tells a function about a match; the same object for all calls."""
 
