@@ -16,6 +16,7 @@ from headrace.graph.specs import (
     OperatorParameters,
     OperatorSpec,
     OutputSchema,
+    PassingSpec,
     dead_letters,
     output_of,
 )
@@ -29,6 +30,24 @@ from headrace.state.protocols import KEYED, StateKind, StateKinds
 
 if TYPE_CHECKING:
     from headrace.operators.pattern.patterns_at_work import PatternsAtWork
+
+
+@dataclass(frozen=True, slots=True)
+class PatternFilterSpec(PassingSpec):
+    """Leaves out events that matter for no match, before they are shuffled; put in by the planner.
+
+    Attributes:
+        automaton: the compiled pattern.
+    """
+
+    kind: ClassVar[str] = "PatternFilter"
+    ignores_event_time: ClassVar[bool] = True
+    automaton: Automaton
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.pattern.pattern_filter import PatternFilterOperator
+
+        return PatternFilterOperator(self.automaton, parameters.inputs[0].record_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +134,13 @@ class PatternSpec(PatternsSpec):
     @property
     def ignores_event_time(self) -> bool:
         return self.in_processing_time
+
+    @property
+    def can_be_filtered(self) -> bool:
+        """Return whether events that matter for no match can be left out; not where late ones are wanted."""
+        from headrace.operators.pattern.pattern_filter import can_be_filtered
+
+        return not self.handles_timeout and self.late_tag is None and can_be_filtered(self.automaton)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.pattern.patterns_at_work import FixedPattern

@@ -28,6 +28,7 @@ from headrace.connectors.sink import Sink
 from headrace.connectors.source import Boundedness
 from headrace.graph import specs
 from headrace.graph.partitioning import FORWARD, ForwardByKey, Receivers
+from headrace.graph.pattern_specs import PatternFilterSpec, PatternSpec
 from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
 from headrace.graph.specs import OperatorSpec, SinkSpec, SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
@@ -113,6 +114,27 @@ def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
             yield replace(node, spec=spec)
 
     return graph.transform(pick)
+
+
+def with_filtered_patterns(graph: StreamGraph) -> StreamGraph:
+    """Have events left out before the shuffle that matter for no match of a pattern."""
+
+    def filtered(node: Node, made: StreamGraph) -> Iterator[Node]:
+        is_shuffled = all(edge.partitioning.redistributes for edge in node.inputs)
+        if not (isinstance(node.spec, PatternSpec) and is_shuffled and node.spec.can_be_filtered):
+            yield node
+            return
+        inputs: list[Edge] = []
+        for number, edge in enumerate(node.inputs):
+            before = replace(edge, partitioning=FORWARD, input_index=0, key=None)
+            spec, uid = PatternFilterSpec(node.spec.automaton), f"{node.uid}/filter-{number}"
+            name, call_site = f"Filter {node.name}", node.call_site
+            pattern_filter = Node(made.new_id(), spec, name, (before,), uid=uid, call_site=call_site)
+            yield pattern_filter
+            inputs.append(replace(edge, source=pattern_filter.id, side_output=None))
+        yield replace(node, inputs=tuple(inputs))
+
+    return graph.transform(filtered)
 
 
 def _aggregation(spec: OperatorSpec) -> ColumnarWindowSpec | GroupAggregateSpec | None:
@@ -406,7 +428,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     graph = with_uids(graph)
     if settings.is_batch:
         graph = with_batch_windows(graph)
-    graph = with_columnar_windows(graph)
+    graph = with_filtered_patterns(with_columnar_windows(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stage_of = stages_of(graph, is_batch=settings.is_batch)
     _check_partitioned(graph, stage_of)

@@ -65,9 +65,7 @@ class EventConditions:
         self.of_start = of_start
         leaves = [leaf for condition in conditions for leaf in condition.leaves()]
         self._by_leaf = {leaf: _bound(leaf.expression, type_) for leaf in leaves if isinstance(leaf, EventExpression)}
-        self.are_columns = [
-            all(isinstance(leaf, EventExpression | Always) for leaf in condition.leaves()) for condition in conditions
-        ]
+        self.are_columns = [is_column(condition) for condition in conditions]
         self.user_code: tuple[UserCode, ...] = user_code_of([*self._by_leaf.values()])
         self.texts = [str(condition) if self._is_told_by_text(condition) else None for condition in conditions]
 
@@ -125,6 +123,11 @@ class _OneEvent(EventFacts):
         return super().leaf(condition)
 
 
+def is_column(condition: Condition) -> bool:
+    """Return whether a condition is made of expressions, so that it can be computed as a column."""
+    return all(isinstance(leaf, EventExpression | Always) for leaf in condition.leaves())
+
+
 def _bound(expression: Expression | Bound, type_: TypeInformation) -> Bound:
     return expression if isinstance(expression, Bound) else bind(expression, type_)
 
@@ -155,7 +158,7 @@ class Judged:
                 self.lazy |= 1 << index
             else:
                 columns[index] = found
-        self.holds = _packed(columns, len(batch), len(conditions.conditions))
+        self.holds = packed(columns, len(batch), len(conditions.conditions))
 
     def _known(self, index: int, condition: Condition) -> Mask | None:
         """The column of a condition; None where it is not known of all events."""
@@ -232,7 +235,8 @@ class Judged:
         return self._conditions.conditions[index].holds(facts)
 
 
-def _packed(columns: dict[int, Mask], length: int, count: int) -> Holds:
+def packed(columns: Mapping[int, Mask], length: int, count: int) -> Holds:
+    """The conditions that each event satisfies, as bits, from a column for each condition that is known."""
     is_small = count <= _MOST_BITS
     packed: Holds = np.zeros(length, np.int64 if is_small else np.object_)
     for index, column in columns.items():

@@ -43,6 +43,8 @@ from headrace.operators.pattern.matches import (
 
 _NOTHING: Final = TimeAdvance([], [])
 _AFTER_ALL: Final = 1 << 62
+_LIVE: Final = (StateKind.NORMAL, StateKind.PENDING)
+"""The kinds of states that partial matches stay in."""
 
 
 class Nfa:
@@ -71,6 +73,7 @@ class Nfa:
         self._gaps = tuple(state.gap for state in automaton.states)
         self._has_gaps = automaton.has_gaps
         self._pending = tuple(state.kind is StateKind.PENDING for state in automaton.states)
+        self._live = sum(1 << at for at, state in enumerate(automaton.states) if state.kind in _LIVE)
         self._window = automaton.window
         self._skip = automaton.skip
 
@@ -105,8 +108,7 @@ class Nfa:
 
     def moves_any(self, holds: int) -> bool:
         """Return whether an event may change a partial match, whatever state that is in."""
-        others = (1 << len(self.automaton.states)) - 1 & ~(1 << self.automaton.start)
-        return bool(self._decisions.plan(others, holds, 0)[1])
+        return bool(self._decisions.plan(self._live, holds, 0)[1])
 
     def begins(self, holds: int) -> bool:
         """Return whether an event that satisfies these event conditions may begin a match."""

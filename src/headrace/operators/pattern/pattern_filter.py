@@ -1,0 +1,83 @@
+"""Leaves out events, before they are shuffled, that change nothing of any partial match and begin none.
+
+In a pattern of relaxed contiguity most events match no stage. The automaton ignores such an event in every state, so
+the task that looks for matches need not see it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.common.batch import Batch
+from headrace.common.errors import EvaluationError
+from headrace.common.typeinfo import TypeInformation
+from headrace.operators.base import Operator
+from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.event_conditions import EventConditions, is_column, packed
+from headrace.operators.pattern.nfa import Nfa
+
+_SAMPLE: Final = 1_024
+"""The number of events of a batch that say whether it is worth looking at the others."""
+
+_MOST: Final = 0.75
+"""The largest share of relevant events in a sample with which the others are looked at."""
+
+
+def can_be_filtered(automaton: Automaton) -> bool:
+    """Return whether events that satisfy no condition of a pattern can be left out without any difference.
+
+    Conditions have to be expressions, which give the same here and there, and look at the event alone. No partial match
+    may end, or be told of, because an event came.
+    """
+    if not all(map(is_column, automaton.event_conditions)) or automaton.iterative_conditions():
+        return False
+    nfa = Nfa(automaton)
+    return nfa.expires_silently and not nfa.begins(0) and not nfa.moves_any(0)
+
+
+class PatternFilterOperator(Operator):
+    """Keeps the events that may begin a match or change a partial match.
+
+    An event of which a condition has no value is kept: where something depends on it, it fails there.
+
+    Args:
+        automaton: the compiled pattern.
+        type_: the type of the events.
+    """
+
+    def __init__(self, automaton: Automaton, type_: TypeInformation) -> None:
+        super().__init__()
+        self._nfa = Nfa(automaton)
+        self._conditions = EventConditions(automaton.event_conditions, 0, type_)
+        self.user_code = self._conditions.user_code
+        self._relevant: dict[int, bool] = {}
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        kept = self._kept(batch)
+        if len(kept):
+            self.output.emit(kept)
+
+    def _kept(self, batch: Batch) -> Batch:
+        try:
+            if len(batch) > 2 * _SAMPLE and self._mask(batch.slice(0, _SAMPLE)).mean() > _MOST:
+                return batch
+            mask = self._mask(batch)
+        except EvaluationError:
+            return batch
+        return batch if mask.all() else batch.filter(mask)
+
+    def _mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
+        conditions = self._conditions.conditions
+        columns = {index: self._conditions.column(each, batch) for index, each in enumerate(conditions)}
+        holds = packed(columns, len(batch), len(conditions))
+        found, places = np.unique(holds, return_inverse=True)
+        return np.array([self._is_relevant(int(each)) for each in found], np.bool_)[places]
+
+    def _is_relevant(self, holds: int) -> bool:
+        known = self._relevant.get(holds)
+        if known is None:
+            known = self._relevant[holds] = self._nfa.begins(holds) or self._nfa.moves_any(holds)
+        return known
