@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import configparser
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from headrace.cli.main import app
+from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.runtime.spark.settings import read_spark_defaults
+from headrace.server.routes import ROUTES
 from tests.docs.documents import ROOT
 
 FOLDER = ROOT / "examples" / "kubernetes"
 DOCUMENTS = [
     document for name in ("rbac.yaml", "job.yaml") for document in yaml.safe_load_all((FOLDER / name).read_text())
 ]
+DISPATCHER = {document["kind"]: document for document in yaml.safe_load_all((FOLDER / "dispatcher.yaml").read_text())}
 
 
 def of_kind(kind: str) -> Any:
@@ -24,7 +32,7 @@ def of_kind(kind: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["kind"])
+@pytest.mark.parametrize("document", [*DOCUMENTS, *DISPATCHER.values()], ids=lambda document: document["kind"])
 def test_the_schemas_of_kubernetes(document: dict[str, Any]) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
@@ -41,7 +49,7 @@ def test_the_settings_are_known() -> None:
     settings = read_spark_defaults(of_kind("ConfigMap")["data"]["job.conf"])
     Configuration.from_dict(settings).validate()
     assert settings["spark.driver.host"] == "{name}.{namespace}.svc".format(**of_kind("Service")["metadata"])
-    ports = {settings["spark.driver.port"], settings["spark.driver.blockManager.port"]}
+    ports = {settings[key] for key in ("spark.driver.port", "spark.driver.blockManager.port", "rest.port")}
     assert ports == {str(port["port"]) for port in of_kind("Service")["spec"]["ports"]}
 
 
@@ -92,3 +100,68 @@ def test_the_entry_point_of_an_executor(tmp_path: Path) -> None:
 
 def test_the_entry_point_runs_every_other_command(tmp_path: Path) -> None:
     assert entry_point(tmp_path, "echo", "a job", "executor") == ["a job executor"]
+
+
+def test_the_settings_of_the_dispatcher_are_known_and_its_names_agree() -> None:
+    settings = read_spark_defaults(DISPATCHER["ConfigMap"]["data"]["cluster.conf"])
+    Configuration.from_dict(settings).validate()
+    (container,) = DISPATCHER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    service = DISPATCHER["Service"]
+    assert settings["rest.port"] == str(port["containerPort"]) == str(service["spec"]["ports"][0]["port"])
+    assert settings["rest.address"] == "{name}.{namespace}.svc".format(**service["metadata"])
+    assert service["spec"]["selector"] == DISPATCHER["Deployment"]["spec"]["template"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("deployment", [of_kind("Deployment"), DISPATCHER["Deployment"]], ids=["job", "dispatcher"])
+def test_probes_ask_paths_that_need_no_token(deployment: dict[str, Any]) -> None:
+    open_paths = {route.path for route in ROUTES if route.is_open}
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    probes = [value["httpGet"] for name, value in container.items() if name.endswith("Probe")]
+    assert {probe["path"] for probe in probes} == open_paths == {"/healthz", "/readyz"}
+    assert {probe["port"] for probe in probes} == {port["name"] for port in container["ports"]}
+
+
+def command_of(deployment: dict[str, Any], tmp_path: Path) -> list[str]:
+    """What a container runs as headrace, word by word, once the token is in its place."""
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    for name in ("install", "headrace"):
+        (tmp_path / name).write_text('#!/bin/sh\nfor word do echo "$word"; done\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "POD_NAME": "a-pod"}
+    ran = subprocess.run(container["args"], env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()
+
+
+@pytest.mark.parametrize("deployment", [of_kind("Deployment"), DISPATCHER["Deployment"]], ids=["job", "dispatcher"])
+def test_the_command_is_one_that_there_is(deployment: dict[str, Any], tmp_path: Path) -> None:
+    *installed, command = "\n".join(command_of(deployment, tmp_path)).partition("/tmp/token\n")
+    assert installed[0] == "-m\n600\n/etc/headrace-token/token\n"
+    words = command.split("\n")
+    result = CliRunner().invoke(app, [*words[: 2 if "cluster" in words else 1], "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    given = [word for word in words if word.startswith("--")]
+    assert given == ["--properties-file"]
+    assert all(option in result.output for option in given)
+
+
+UNIT = ROOT / "examples" / "systemd" / "headrace-cluster.service"
+
+
+def test_the_unit_of_systemd(tmp_path: Path) -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(UNIT)
+    words = shlex.split(unit["Service"]["ExecStart"])
+    result = CliRunner().invoke(app, [*words[1:3], "--help"], env={"COLUMNS": "200"})
+    assert words[1:3] == ["cluster", "run"]
+    assert all(option in result.output for option in words if option.startswith("--"))
+    assert int(unit["Service"]["TimeoutStopSec"]) > options.CLUSTER_STOP_TIMEOUT.default / 1000
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("there is no systemd-analyze")
+    there = tmp_path / UNIT.name
+    runnable = UNIT.read_text().replace(words[0], shutil.which("true") or "/bin/true")
+    there.write_text(runnable.replace("User=headrace", "User=root"))
+    checked = subprocess.run([analyze, "verify", str(there)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr

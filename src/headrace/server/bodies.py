@@ -12,7 +12,7 @@ from headrace.server.errors import RestError, bad_request
 logger = get_logger(__name__)
 
 MOST_BYTES: Final = 1 << 20
-"""No body of a request is larger."""
+"""No body of a request is larger, but for uploads."""
 
 _MOST_DRAINED: Final = 1 << 30
 
@@ -20,8 +20,12 @@ _READ_SECONDS: Final = 10.0
 """The time limit for the arrival of a body."""
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
     """The body, which clients of Flink send with each request.
+
+    Args:
+        request: the request.
+        most: the number of bytes that it may have.
 
     Raises:
         RestError: when it is too large, or takes too long.
@@ -31,8 +35,8 @@ async def read_body(request: Request) -> bytes:
         async with asyncio.timeout(_READ_SECONDS):
             async for chunk in request.stream():
                 found += chunk
-                if len(found) > MOST_BYTES:
-                    raise RestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {MOST_BYTES} bytes at most")
+                if len(found) > most:
+                    raise RestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {most} bytes at most")
     except TimeoutError:
         raise RestError(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {_READ_SECONDS:g} s") from None
     except ClientDisconnect:

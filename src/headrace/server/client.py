@@ -114,13 +114,21 @@ class RestClient:
         Raises:
             RestClientError: when there is no server.
         """
+        return self.relay(method, target, body, kind)[:2]
+
+    def relay(self, method: str, target: str, body: bytes | None, kind: str) -> tuple[int, bytes, str]:
+        """The same; the type of the answer comes last.
+
+        Raises:
+            RestClientError: when there is no server.
+        """
         headers = {"Content-Type": kind} if body is not None else {}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         connection = self._connection()
         try:
             connection.request(method, target, body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, answer.read(), answer.headers.get("Content-Type", "application/json")
         except (OSError, http.client.HTTPException) as error:
             raise RestClientError(f"{self.address} does not answer: {error}") from error
         finally:

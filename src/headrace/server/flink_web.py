@@ -14,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.server.application import error_response
-from headrace.server.bodies import read_body
+from headrace.server.bodies import MOST_BYTES, read_body
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.errors import RestError
 from headrace.server.guard import RequestGuard
@@ -85,14 +86,16 @@ async def _answer(web: FlinkWeb, client: RestClient, guard: RequestGuard, reques
         guard.check_host(request.headers)
         content = web.file(request.url.path) if request.method == "GET" else None
         if content is not None:
-            kind = mimetypes.guess_type(request.url.path if request.url.path != "/" else _FIRST)[0]
-            return Response(content, media_type=kind or "application/octet-stream")
+            shown = mimetypes.guess_type(request.url.path if request.url.path != "/" else _FIRST)[0]
+            return Response(content, media_type=shown or "application/octet-stream")
         if request.method != "GET" or request.url.path.endswith("/yarn-cancel"):
             guard.check_origin(request.headers)
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        body = await read_body(request)
-        status, answer = await asyncio.to_thread(client.forward, request.method, target, body or None)
-        return Response(answer, status, media_type="application/json; charset=UTF-8")
+        is_upload = request.url.path.endswith("/jars/upload")
+        body = await read_body(request, options.UPLOAD_LIMIT.default if is_upload else MOST_BYTES)
+        sent = request.headers.get("content-type", "application/json")
+        status, answer, kind = await asyncio.to_thread(client.relay, request.method, target, body or None, sent)
+        return Response(answer, status, {"X-Content-Type-Options": "nosniff"}, kind)
     except RestError as error:
         return error_response(error.status, str(error))
     except RestClientError as error:

@@ -41,7 +41,8 @@ from headrace.storage.locations import open_storage
 logger = get_logger(__name__)
 
 _LOOK_SECONDS: Final = 1.0
-"""How often a process is asked how its job fares."""
+_SELDOM_SECONDS: Final = 5.0
+"""How often a process is asked how its job fares while somebody asks the dispatcher, and while nobody does."""
 
 _CLAIM_SECONDS: Final = 5.0
 """So long a process that another dispatcher may just have started has to say that it runs."""
@@ -102,6 +103,7 @@ class Surroundings:
         archives: where the archives of jobs are.
         workers: do what takes a while.
         generation: gives the one under which the dispatcher leads.
+        is_watched: tells whether somebody has asked it of late.
     """
 
     location: str
@@ -109,6 +111,7 @@ class Surroundings:
     archives: Folder
     workers: Executor
     generation: Callable[[], int]
+    is_watched: Callable[[], bool]
 
 
 class ManagedJob(ServedJob):
@@ -210,7 +213,7 @@ class ManagedJob(ServedJob):
                 self._reap(self._process)
             elif self._is_given_up:
                 self._have_given_up(self._process, now)
-            elif now - self._looked_at >= _LOOK_SECONDS:
+            elif now - self._looked_at >= (_LOOK_SECONDS if self._around.is_watched() else _SELDOM_SECONDS):
                 self._looked_at = now
                 self._around.workers.submit(self._look, self._process)
         elif self._is_given_up:
@@ -339,11 +342,11 @@ class ManagedJob(ServedJob):
             self._find_process()
             return
         if end is None:
-            told = process.tail(LOG, _MOST_TOLD_BYTES).strip()
-            end = AttemptEnd(
-                "", process.code, _how(process.code) + (f"; its log ends:\n{told}" if told else ""), millis()
-            )
+            end = AttemptEnd("", process.code, "", millis())
             self.record.end_attempt(self._attempt, end)
+        if end.code != 0 and not end.message:
+            told = process.tail(LOG, _MOST_TOLD_BYTES).strip()
+            end = replace(end, message=_how(end.code) + (f"; its log ends:\n{told}" if told else ""))
         self._keep_logs(process)
         process.remove_folder()
         self._process = None
