@@ -73,6 +73,12 @@ def test_every_payment_is_counted_once(options: tuple[str, ...], run_example: Ru
     assert sum(total["payments"] for total in values(run, "totals-v2")) > 80_000
     assert values(run, "alerts") == alerts
 
+    with_rules = run_example("card_fraud/rules.py", run / "log", options=options).output.splitlines()
+    assert Counter(line.split(": ")[1] for line in with_rules if line.startswith("  card-")) == {
+        "899.00 (theft, version 1)": THEFTS,
+        "450.00 (theft, version 2)": CAREFUL_THEFTS,
+    }
+
 
 def processes_at(folder: Path) -> list[str]:
     shown = subprocess.run(["ps", "-axww", "-o", "args"], capture_output=True, text=True, check=True)

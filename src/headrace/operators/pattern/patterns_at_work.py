@@ -16,6 +16,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row
 from headrace.operators.base import OperatorContext, UserCode
 from headrace.operators.pattern import stored_matches
 from headrace.operators.pattern.automaton import Automaton
@@ -35,10 +36,13 @@ RULES: Final = 1
 """The input of rules; events are the other one."""
 
 _RULES: Final = "pattern-rules"
-_RULE: Final = Types.TUPLE([Types.LONG(), Types.LONG(), Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
+_RULE: Final = Types.ROW_NAMED(
+    ["number", "version", "pattern", "pickled"],
+    [Types.LONG(), Types.LONG(), Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())],
+)
 _STORES_OF_RULES: Final = tuple(store_name(StateKind.BROADCAST, name) for name in (_RULES, WAITING_STORE))
 
-StoredRule = tuple[int, int, str, bytes]
+StoredRule = Row
 """The number of its stores, its version, and its pattern: as JSON, or pickled."""
 
 _LONGEST_WINDOW: Final = 1 << 61
@@ -307,7 +311,7 @@ class ChangingPatterns:
             self._remove(change.id)
         matcher.begin_epoch()
         text, pickled = (change.pattern, b"") if isinstance(change.pattern, str) else ("", change.pattern)
-        self._stored.put(change.id, (number, version, text, pickled))
+        self._stored.put(change.id, Row(number, version, text, pickled))
         self._by_id[change.id] = matcher
         self._tell("rule %r holds in version %d from %d on", change.id, version, time)
 
