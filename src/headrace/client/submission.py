@@ -44,7 +44,6 @@ from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
-from headrace.server.archives import archiving
 from headrace.server.settings import is_served
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
 from headrace.state.hashmap_backend import HASHMAP
@@ -54,6 +53,8 @@ from headrace.windowing.definition import ChangedWindows
 
 if TYPE_CHECKING:
     from headrace.server.server import RestServer
+
+logger = get_logger(__name__)
 
 _MOST_TRIED_BYTES: Final = 1 << 20
 """A larger job is not unpickled to see whether that can be done."""
@@ -83,9 +84,6 @@ def _there_and_back(value: object) -> object:
     return pickle.loads(pickle_by_value(value))
 
 
-logger = get_logger(__name__)
-
-
 def submit(graph: StreamGraph, configuration: Configuration, job_name: str | None) -> JobClient:
     """Plan a job and start it.
 
@@ -113,9 +111,8 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     status = JobStatusStore(_name(configuration, job_name))
-    for listener_of in (_listener, _reporting, archiving, _open_lineage):
-        if (listener := listener_of(configuration)) is not None:
-            status.subscribe(listener)
+    for listener in _listeners(configuration):
+        status.subscribe(listener)
     server = start_server(configuration) if is_served(configuration) else None
     if server is not None:
         status.publish(ServerStarted(server.address))
@@ -422,7 +419,27 @@ def _check_spark_is_installed() -> None:
         )
 
 
-def _listener(configuration: Configuration) -> JobListener | None:
+def _listeners(configuration: Configuration) -> Iterator[JobListener]:
+    """Who is told what the job does; what tells others takes a while to import."""
+    if (display := _display(configuration)) is not None:
+        yield display
+    reporters = ("metrics.reporter", "traces.reporter")  # behind that stand their names, or an `s` which is for all
+    if any(key.startswith(reporters) for key in configuration.key_set()):
+        from headrace.reporters.reporting import reporting_of
+
+        if (reporting := reporting_of(configuration)) is not None:
+            yield reporting
+    if (archives := configuration.get(options.ARCHIVE_DIR)) is not None:
+        from headrace.server.archives import archiving
+
+        yield archiving(archives, configuration)
+    if configuration.get(options.OPENLINEAGE_TRANSPORT):
+        from headrace.lineage.openlineage import open_lineage_of
+
+        yield open_lineage_of(configuration)
+
+
+def _display(configuration: Configuration) -> JobListener | None:
     """Who shows what the job does: the one that surrounds the program; else its notebook or terminal, if it has one."""
     listener, wanted = current_defaults().listener, configuration.get(options.PROGRESS)
     if listener is not None:
@@ -439,25 +456,6 @@ def _listener(configuration: Configuration) -> JobListener | None:
     from headrace.client.displays import terminal_listener  # likewise
 
     return terminal_listener()
-
-
-def _reporting(configuration: Configuration) -> JobListener | None:
-    """Who reports of the job, if the configuration says of any reporter."""
-    keys = ("metrics.reporter", "traces.reporter")  # behind that stand their names, or an `s` which is for all
-    if not any(key.startswith(keys) for key in configuration.key_set()):
-        return None
-    from headrace.reporters.reporting import reporting_of  # likewise
-
-    return reporting_of(configuration)
-
-
-def _open_lineage(configuration: Configuration) -> JobListener | None:
-    """Who tells OpenLineage of the job, if the configuration says how."""
-    if configuration.get(options.OPENLINEAGE_TRANSPORT) is None:
-        return None
-    from headrace.lineage.openlineage import open_lineage_of  # likewise
-
-    return open_lineage_of(configuration)
 
 
 def _configure_logging(configuration: Configuration) -> None:

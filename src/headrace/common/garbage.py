@@ -15,39 +15,32 @@ _TASK_THRESHOLD: Final = 2_500_000
 
 
 class _Threshold:
-    """Raises the collector's threshold while at least one task runs; tasks may overlap in several threads."""
+    """The collector's threshold, which is raised while at least one task runs; tasks may overlap in several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks = 0
         self._before: tuple[int, int, int] = (0, 0, 0)
 
-    def raise_for_task(self) -> None:
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Lets the collector run only once for every few million new objects; for as long as a task runs."""
         with self._lock:
             self._tasks += 1
             if self._tasks == 1:
                 self._before = gc.get_threshold()
                 if 0 < self._before[0] < _TASK_THRESHOLD:  # zero: the user has switched it off
                     gc.set_threshold(_TASK_THRESHOLD, *self._before[1:])
-
-    def restore(self) -> None:
-        with self._lock:
-            self._tasks -= 1
-            if self._tasks == 0:
-                gc.set_threshold(*self._before)
-
-
-_threshold = _Threshold()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._tasks -= 1
+                if self._tasks == 0:
+                    gc.set_threshold(*self._before)
 
 
-@contextmanager
-def gc_relaxed() -> Iterator[None]:
-    """Lets the collector run only once for every few million new objects; for as long as a task runs."""
-    _threshold.raise_for_task()
-    try:
-        yield
-    finally:
-        _threshold.restore()
+gc_relaxed: Final = _Threshold().raised
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
 from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, restore_sources
 from headrace.jobmanager.status import EpochHeld, EpochStatistics
-from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper, system_nanos
+from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper
 from headrace.plan.job_plan import sources_to_wait_for
 from headrace.runtime.task.messages import (
     EpochContext,
@@ -113,13 +113,16 @@ class EpochPlanner:
     Args:
         job: the job.
         sources: its sources.
+
+    Attributes:
+        previous: the last epoch whose manifest exists, of those that it has planned.
     """
 
     def __init__(self, job: JobServices, sources: Sequence[SourceCoordinator]) -> None:
         self._job = job
         self._plan = job.planned.plan
         self._sources = sources
-        self._previous = _NO_EPOCH
+        self.previous = _NO_EPOCH
         alignments: dict[str, WatermarkAlignment] = {}
         for source in sources:
             alignments |= source.alignments
@@ -159,12 +162,12 @@ class EpochPlanner:
         context = EpochContext(
             job_id=manifest.job_id,
             epoch=manifest.epoch + 1,
-            previous=self._previous,
+            previous=self.previous,
             generation=manifest.generation,
             processing_time=now,
             assignments=self._assignments(splits),
             partitions=partition_contexts(
-                manifest, self._plan, self._job.compaction.adoptions(manifest), is_start=self._previous == _NO_EPOCH
+                manifest, self._plan, self._job.compaction.adoptions(manifest), is_start=self.previous == _NO_EPOCH
             ),
             stalled=frozenset() if is_last else self._stalled(splits),
             is_last=is_last,
@@ -204,10 +207,6 @@ class EpochPlanner:
             if self._waits_for.get(source.planned.uid, frozenset()) & going_on
             for split in source.unfinished()
         )
-
-    def epoch_completed(self, epoch: int) -> None:
-        """The manifest of an epoch exists."""
-        self._previous = epoch
 
     def seconds_to_next_due(self) -> float | None:
         """How long nothing can happen without input: until a time of :meth:`_times`, or a split becomes idle."""
@@ -391,7 +390,7 @@ class JobExecution:
         self.planner = EpochPlanner(job, self.sources)
         self._keeper = TimeKeeper(job.planned.plan)
         self._source_uids = frozenset(source.planned.uid for source in self.sources)
-        self._before = system_nanos()
+        self._before = time.time_ns()
 
     def start(self, *, recovers: bool) -> None:
         """Commit what is pending.
@@ -417,7 +416,7 @@ class JobExecution:
         Returns:
             None when the epoch was held back, and the job is to stop before it.
         """
-        job, began, started = self.job, system_nanos(), time.monotonic()
+        job, began, started = self.job, time.time_ns(), time.monotonic()
         reports = run_epoch(job, planned)
         raise_reported(reports)
         check_broadcast_state(job.planned.plan, reports)
@@ -457,7 +456,7 @@ class JobExecution:
 
     def _keep_times(self, reports: Sequence[TaskReport], *, is_full: bool) -> None:
         """An epoch is complete, and with it the time since the end of the one before."""
-        ended = system_nanos()
+        ended = time.time_ns()
         self.times = self._keeper.after(self.times, reports, EpochTimes(self._before, ended, is_full))
         self._before = ended
 
@@ -515,7 +514,7 @@ class JobExecution:
         )
         self._write(manifest, commits)
         self.is_checkpointing = False
-        self.planner.epoch_completed(context.epoch)
+        self.planner.previous = context.epoch
         for source in self.sources:
             source.checkpoint_completed()
         job.compaction.epoch_completed(manifest)

@@ -44,7 +44,7 @@ from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkPro
 from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, SavepointRequest, recover, too_late
-from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
+from headrace.jobmanager.settings import PlannedJob, Replan
 from headrace.jobmanager.sinks import JobSinks
 from headrace.jobmanager.sources import SourceCoordinator
 from headrace.jobmanager.status import EpochStatistics, JobEnd, JobSnapshot, JobStatusStore
@@ -104,7 +104,10 @@ class JobManager:
         self._clock = clock
         self._log_fields = LogFields(job.plan.name)
         self._replan = replan
-        self._slots = _slot_watcher(job.settings, runtime)
+        self._slots: SlotWatcher | None = None
+        if (follows := job.settings.reactive) is not None:
+            stable, cooldown = follows.stable_millis, follows.cooldown_millis
+            self._slots = SlotWatcher(runtime.slots, SystemClock(0), stable, cooldown)
         self._stop = threading.Event()
         self._drains = threading.Event()
         self._cancelled = threading.Event()
@@ -628,11 +631,3 @@ class JobManager:
             if self._wake.wait(left):
                 self._wake.clear()
                 self._commands.run_all()
-
-
-def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None:
-    """Return what reactive mode looks at; None for a job whose parallelism is fixed."""
-    follows = settings.reactive
-    if follows is None:
-        return None
-    return SlotWatcher(runtime.slots, SystemClock(0), follows.stable_millis, follows.cooldown_millis)

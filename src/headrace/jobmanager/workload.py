@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from headrace.checkpoint.manifest import OperatorCounters
@@ -28,11 +29,6 @@ from headrace.metrics.registry import (
 from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.messages import TaskReport
 from headrace.runtime.task.task_clock import TaskTimes
-
-
-def system_nanos() -> int:
-    """The system's clock in nanoseconds since 1970, which tasks on other machines read as well."""
-    return time.time_ns()
 
 
 class TimeSpent(NamedTuple):
@@ -205,7 +201,7 @@ class Workload:
     @staticmethod
     def _first(now: int, readings: Sequence[Reading]) -> int:
         """The last reading that is a minute old; the first one where none is."""
-        return max(0, sum(reading.time <= now - _SPAN_MILLIS for reading in readings) - 1)
+        return max(0, bisect_right(readings, now - _SPAN_MILLIS, key=attrgetter("time")) - 1)
 
 
 _MILLI: Final = 1_000_000

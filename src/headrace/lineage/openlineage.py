@@ -34,14 +34,12 @@ _OF_CLIENT: Final = "openlineage."
 _ENDS: Final = {JobStatus.FINISHED: "COMPLETE", JobStatus.SUSPENDED: "COMPLETE", JobStatus.FAILED: "FAIL"}
 
 
-def open_lineage_of(configuration: Configuration) -> OpenLineageListener | None:
-    """Return what tells OpenLineage of a job; None where the configuration names no transport.
+def open_lineage_of(configuration: Configuration) -> OpenLineageListener:
+    """Return what tells OpenLineage of a job, by the transport that the configuration names.
 
     Raises:
         ConfigurationError: when the client is not installed, or its configuration is wrong.
     """
-    if not configuration.get(options.OPENLINEAGE_TRANSPORT):
-        return None
     try:
         from openlineage.client import OpenLineageClient
     except ImportError as error:

@@ -85,15 +85,12 @@ def read_archive(folder: Folder, job_id: str) -> ToldJob:
         raise HeadraceError(f"{folder.locate(job_id)}: {error}") from error
 
 
-def archiving(configuration: Configuration) -> JobListener | None:
-    """Who archives a job when it has ended, if the configuration says where.
+def archiving(location: str, configuration: Configuration) -> JobListener:
+    """Who archives a job with a configuration at a location, when it has ended.
 
     Raises:
         ConfigurationError: when there can be no such place.
     """
-    location = configuration.get(options.ARCHIVE_DIR)
-    if location is None:
-        return None
     folder = open_storage(location, options=configuration.storage_options())
     fixed = configuration.get(options.FIXED_JOB_ID)
 
