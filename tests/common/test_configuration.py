@@ -105,7 +105,16 @@ def test_every_option_is_registered_and_described() -> None:
         assert option.key == key
         # Other keys of these are PyFlink's own, or of Flink's processes.
         assert key.startswith(
-            (*options.OWN_NAMESPACES, "python.", "scheduler-mode", "jobmanager.", "web.", "security.ssl.rest.")
+            (
+                *options.OWN_NAMESPACES,
+                "python.",
+                "scheduler-mode",
+                "jobmanager.",
+                "historyserver.",
+                "$internal.",
+                "web.",
+                "security.ssl.rest.",
+            )
         )
         assert option.description.endswith(".")
 

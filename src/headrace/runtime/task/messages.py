@@ -242,7 +242,7 @@ class TaskReport:
     metrics: Mapping[str, Measurements] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
     error: TaskFailure | None = None
-    times: TaskTimes | None = None
+    times: TaskTimes | None = field(default=None, compare=False)
 
     @property
     def state_bytes(self) -> int:
