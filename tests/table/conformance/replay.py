@@ -122,7 +122,7 @@ def _outcome(tables: TableEnvironment, case: Case, statement: str, result: Any, 
         result.wait()
         return {
             "kind": "sink",
-            "sinks": {name: _sink(tables, name, rows, is_batch) for name, rows in script.sinks.items()},
+            "sinks": {name: _sink(tables, name, rows, is_batch) for name, rows in script.sinks.items() if rows},
         }
     schema = result.get_resolved_schema()
     parts = [(part.columns, part.kinds) for part in result.changes()]

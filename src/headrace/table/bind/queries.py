@@ -13,7 +13,7 @@ from headrace.table.bind.hints import bound_hints, check_names
 from headrace.table.bind.relations import FromItem, RelationBinder, renamed
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, correlation_of, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
-from headrace.table.functions.types import INT, least_restrictive, root_of, with_nullability
+from headrace.table.functions.types import INT, least_restrictive, root_of, to_external, with_nullability
 from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import (
     Aggregate,
@@ -26,7 +26,7 @@ from headrace.table.logical.relations import (
     Sort,
     Values,
 )
-from headrace.table.logical.scalars import InputRef, Literal, OverCall, Scalar, SortKey
+from headrace.table.logical.scalars import Cast, InputRef, Literal, OverCall, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.parse.parser import parse_expression, parse_statement
 from headrace.table.parse.tree import expressions as sqle
@@ -88,13 +88,17 @@ class QueryBinder:
         return found
 
     def view(self, path: ObjectPath, view: CatalogView, node: SqlNode) -> Relation:
-        """The rows of a view, under the names of its columns."""
+        """The rows of a view, under the names of its columns, and of the types that they had when it was created."""
         if self.context.view_depth > _MOST_VIEWS:
             raise self.context.error(node, f"the view '{path}' refers to itself")
         statement = parse_statement(view.query)
         assert isinstance(statement, QueryStatement)
         inner = QueryBinder(self.context.of_text(view.query))
-        return renamed(inner.query(statement.query), view.schema.names)
+        relation = renamed(inner.query(statement.query), view.schema.names)
+        kept = tuple(_of_type(relation.column(at), kind) for at, kind in enumerate(view.schema.types))
+        if _is_identity(kept, len(kept)):
+            return relation
+        return Project(relation, kept, view.schema.names)
 
     def bound_text(self, text: str, schema: Schema) -> Scalar:
         """Bind the text of an expression over columns."""
@@ -521,6 +525,12 @@ def _implicit_name(node: sqle.SqlExpression, at: int) -> str:
     if isinstance(node, sqle.Call) and not node.has_parentheses:
         return node.name
     return f"EXPR${at}"
+
+
+def _of_type(scalar: Scalar, kind: LogicalType) -> Scalar:
+    if to_external(scalar.type).as_nullable() == kind.as_nullable():
+        return scalar
+    return Cast(scalar, type=with_nullability(kind, scalar.type.nullable))
 
 
 def _sort_key(item: sqle.OrderItem, index: int) -> SortKey:

@@ -83,9 +83,12 @@ class _InsertBinder:
         """The sink with its input."""
         path, table = RelationBinder(self.queries, None).find(self.node.table)
         if isinstance(table, CatalogView):
-            raise self.context.error(self.node.table, f"'{path}' is a view, which takes no rows")
+            raise self.context.unplanned(self.node.table, f"'{path}' is a view, which takes no rows")
         if table.inline is not None:
             refuse_options(self.context, self.node.table, self.node.hints)
+        if table.distribution is not None:
+            reason = f"table '{path}' is distributed into buckets, which its connector does not write"
+            self.context.defer(self.node.table, reason, "ALTER TABLE ... DROP DISTRIBUTION first.")
         columns = [column for column in table.columns if column.is_persisted]
         targets = self._targets(columns, table)
         static = self._static(columns, table)

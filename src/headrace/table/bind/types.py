@@ -16,7 +16,7 @@ from headrace.common.logical_types import (
     RowType,
     TypeRoot,
 )
-from headrace.table.bind.errors import invalid
+from headrace.table.bind.errors import SqlPlanError, invalid
 from headrace.table.functions.types import with_nullability
 from headrace.table.parse.dialects import type_advice
 from headrace.table.parse.source import SqlSource
@@ -54,6 +54,8 @@ _UNITS: Final = {
     (TimeUnit.MINUTE, TimeUnit.SECOND): IntervalUnit.MINUTE_TO_SECOND,
     (TimeUnit.SECOND, None): IntervalUnit.SECOND,
 }
+_MOST_DIGITS: Final = {TypeRoot.DECIMAL: 38, TypeRoot.TIME: 3, TypeRoot.TIMESTAMP: 9, TypeRoot.TIMESTAMP_LTZ: 9}
+"""The maximum precisions: of more digits that are written, so many are kept, as in Flink."""
 
 
 class TypeBinder:
@@ -67,6 +69,7 @@ class TypeBinder:
 
         Raises:
             SqlValidationError: when there is no such type.
+            SqlPlanError: when there is one, and it is not supported.
         """
         try:
             kind = self._kind(spec)
@@ -83,11 +86,8 @@ class TypeBinder:
         if isinstance(spec, MapTypeSpec):
             return MapType(self.bind(spec.key), self.bind(spec.value))
         if isinstance(spec, RowTypeSpec):
-            comments = tuple(field.comment for field in spec.fields)
             return RowType(
-                tuple(field.name.text for field in spec.fields),
-                tuple(self.bind(field.type) for field in spec.fields),
-                comments if any(comment is not None for comment in comments) else (),
+                tuple(field.name.text for field in spec.fields), tuple(self.bind(field.type) for field in spec.fields)
             )
         if isinstance(spec, IntervalTypeSpec):
             return interval_type(spec.qualifier)
@@ -101,9 +101,14 @@ class TypeBinder:
             return AtomicType(_UNBOUNDED[spec.word], MAX_LENGTH)
         root = _ROOTS.get(spec.word)
         if root is None:
-            raise invalid(self._source, spec, f"the type {spec.word.value} is not supported yet")
-        unbounded = spec.size is None and root in (TypeRoot.VARCHAR, TypeRoot.VARBINARY)
-        return AtomicType(root, MAX_LENGTH if unbounded else spec.size, spec.scale)
+            advice = "Write FLOAT." if spec.word is TypeWord.REAL else None
+            reason = f"the type {spec.word.value} is not supported"
+            raise SqlPlanError(reason, self._source, spec.start, spec.end, advice)
+        if spec.size is None and root in (TypeRoot.VARCHAR, TypeRoot.VARBINARY):
+            return AtomicType(root, MAX_LENGTH)
+        most = _MOST_DIGITS.get(root)
+        size = spec.size if most is None or spec.size is None else min(spec.size, most)
+        return AtomicType(root, size, spec.scale)
 
 
 def interval_type(qualifier: IntervalQualifier) -> IntervalType:

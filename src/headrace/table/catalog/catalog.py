@@ -13,9 +13,11 @@ class Catalog(Protocol):
 
     Attributes:
         keeps_partitions: whether it keeps the partitions that ``ALTER TABLE ... ADD PARTITION`` adds.
+        default_database: the name of the database that ``USE CATALOG`` makes the current one.
     """
 
     keeps_partitions: bool
+    default_database: str
 
     def databases(self) -> list[str]:
         """The names of its databases, in the order of creation."""
@@ -88,6 +90,7 @@ class MemoryCatalog:
     keeps_partitions = True
 
     def __init__(self, default_database: str = DEFAULT_DATABASE) -> None:
+        self.default_database = default_database
         self._databases: dict[str, Database] = {default_database: Database()}
         self._tables: dict[str, dict[str, TableLike]] = {default_database: {}}
         self._functions: dict[str, dict[str, CatalogFunction]] = {default_database: {}}

@@ -23,6 +23,7 @@ class CatalogManager:
         temporary_functions: temporary catalog functions, by path.
         descriptions: the options with which catalogs were created.
         models: by path.
+        temporary_models: by path; they hide those of the same path.
         modules: the loaded modules of functions, and whether each is in use.
         store: keeps the options with which catalogs were created; None where they are lost with the session.
     """
@@ -36,6 +37,7 @@ class CatalogManager:
         self.temporary_functions: dict[ObjectPath, CatalogFunction] = {}
         self.descriptions: dict[str, CatalogDescription] = {}
         self.models: dict[ObjectPath, CatalogModel] = {}
+        self.temporary_models: dict[ObjectPath, CatalogModel] = {}
         self.modules: dict[str, bool] = {"core": True}
         self.store: CatalogStore | None = None
 

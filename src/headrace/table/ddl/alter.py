@@ -9,8 +9,10 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath, PrimaryKey
 from headrace.table.ddl.columns import TableBinder, check_time
 from headrace.table.ddl.tables import view_of, without_watermark
-from headrace.table.logical.schema import TimeAttribute
+from headrace.table.functions.types import to_external
+from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.parse.parser import parse_expression
+from headrace.table.parse.source import SqlError
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree.expressions import Identifier
 from headrace.table.parse.tree.node import Path, SqlNode, walk
@@ -49,7 +51,29 @@ def alter_table(context: BindContext, node: sql.Alter) -> None:
     if rule is None:
         raise context.error(node.action, f"ALTER TABLE has no such action: {type(node.action).__name__}")
     changed = rule(_Alteration(context, table), node.action)
-    catalog.put_table(path.database, path.name, changed)
+    catalog.put_table(path.database, path.name, _resolved(context, node.action, changed))
+
+
+def _resolved(context: BindContext, node: SqlNode, table: CatalogTable) -> CatalogTable:
+    """The table with the types that its computed columns now have: an alteration resolves its schema anew."""
+    binder = TableBinder(context, table)
+    keys = (*table.partition_keys, *(table.distribution.columns if table.distribution is not None else ()))
+    for key in keys:
+        binder.check_key(node, key)
+    plain = Schema(tuple(each.as_field for each in table.columns if each.kind is not ColumnKind.COMPUTED))
+    return replace(table, columns=tuple(_recomputed(context, node, each, plain) for each in table.columns))
+
+
+def _recomputed(context: BindContext, node: SqlNode, column: Column, plain: Schema) -> Column:
+    if column.expression is None:
+        return column
+    try:
+        scalar = TableBinder(context.of_text(column.expression)).expression(parse_expression(column.expression), plain)
+    except SqlError as error:
+        reason = f"column '{column.name}' AS {column.expression} could not be computed any longer: {error.reason}"
+        raise context.error(node, reason, "Change or DROP it first.") from None
+    time = column.time if column.time is TimeAttribute.ROWTIME else scalar.time
+    return replace(column, type=to_external(scalar.type), time=time)
 
 
 def alter_view(context: BindContext, node: sql.Alter) -> None:
@@ -59,14 +83,13 @@ def alter_view(context: BindContext, node: sql.Alter) -> None:
     view = context.catalogs.table(path)
     if not isinstance(view, CatalogView):
         return
+    if path in context.catalogs.temporary:
+        raise context.error(node.path, f"'{path}' is a temporary view, which cannot be altered", "Create it anew.")
     if isinstance(node.action, sql.RenameTo):
         _rename(context, path, view, node.action.to)
     elif isinstance(node.action, sql.SetQuery):
         changed = replace(view_of(context, node.action.query), comment=view.comment)
-        if path in context.catalogs.temporary:
-            context.catalogs.temporary[path] = changed
-        else:
-            context.catalogs.catalogs[path.catalog].put_table(path.database, path.name, changed)
+        context.catalogs.catalogs[path.catalog].put_table(path.database, path.name, changed)
 
 
 def _rename(context: BindContext, path: ObjectPath, found: CatalogTable | CatalogView, to: Path) -> None:
@@ -74,10 +97,6 @@ def _rename(context: BindContext, path: ObjectPath, found: CatalogTable | Catalo
     target = path._replace(name=to.names[-1].text)
     if context.catalogs.table(target) is not None:
         raise context.error(to, f"table or view '{target}' already exists")
-    if path in context.catalogs.temporary:
-        del context.catalogs.temporary[path]
-        context.catalogs.temporary[target] = found
-        return
     catalog = context.catalogs.catalogs[path.catalog]
     catalog.drop_table(path.database, path.name)
     catalog.put_table(target.database, target.name, found)
@@ -146,7 +165,8 @@ class _Alteration:
     def drop_partitions(self, action: sql.DropPartitions) -> CatalogTable:
         """``DROP PARTITION (...), ...``."""
         for partition in action.partitions:
-            wanted = set(self.partition(partition)) if self.table.partition_keys or not action.if_exists else set()
+            self.check_values(partition)
+            wanted = set(spec_of(partition) if action.if_exists else self.partition(partition))
             kept = tuple(each for each in self.table.partitions if set(each) != wanted)
             if len(kept) == len(self.table.partitions) and not action.if_exists:
                 reason = f"partition {shown(spec_of(partition))} does not exist"
@@ -161,7 +181,14 @@ class _Alteration:
             raise self.context.unplanned(partition[0], "the table is not partitioned")
         if {value.column.text for value in partition} != set(keys) or len(partition) != len(keys):
             raise self.context.unplanned(partition[0], f"a partition has the columns {', '.join(keys)}")
+        self.check_values(partition)
         return spec_of(partition)
+
+    def check_values(self, partition: sql.Partition) -> None:
+        """Refuse values of partition columns that are not literals."""
+        for each in partition:
+            if each.value is not None and not hasattr(each.value, "value"):
+                raise self.context.unplanned(each.value, f"the value of partition column '{each.column}' is no literal")
 
     def drop_part(self, action: sql.DropPart) -> CatalogTable:
         """``DROP PRIMARY KEY | WATERMARK | DISTRIBUTION``."""
@@ -190,6 +217,7 @@ class _Alteration:
         definitions = tuple(each for each in elements if not isinstance(each, sql.TableDistribution))
         binder = TableBinder(self.context, self.table)
         if action.is_add:
+            self.check_places(action)
             binder.columns(definitions)
         else:
             self.modify(binder, definitions)
@@ -206,6 +234,15 @@ class _Alteration:
                     raise self.context.error(element, "the table has a distribution already", "Write MODIFY.")
                 binder.table = replace(binder.table, distribution=binder.distribution(element))
         return binder.table
+
+    def check_places(self, action: sql.ChangeSchema) -> None:
+        """Refuse a column that is added after one which the statement adds only later."""
+        known = {column.name for column in self.table.columns}
+        for change in action.changes:
+            if change.place is not None and change.place.after is not None and str(change.place.after) not in known:
+                self.existing(change.place.after)
+            if isinstance(change.element, sql.ColumnDefinition):
+                known.add(str(change.element.name))
 
     def make_room(self, elements: list[sql.TableElement | sql.TableDistribution]) -> None:
         """Remove the primary key and the watermark that MODIFY redefines."""

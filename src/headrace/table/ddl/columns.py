@@ -65,11 +65,17 @@ class TableBinder:
         """``PARTITIONED BY``: columns of the table."""
         found = []
         for name in names:
-            column = self._existing(name, "PARTITIONED BY")
-            if column.kind is not ColumnKind.PHYSICAL:
-                raise self.context.error(name, f"column '{name}' is not physical, and cannot partition the table")
-            found.append(column.name)
+            found.append(self._existing(name, "PARTITIONED BY").name)
+            self.check_key(name, name.text)
         return tuple(found)
+
+    def check_key(self, node: SqlNode, name: str) -> None:
+        """Refuse a key of partitions or of the distribution that is no physical column."""
+        column = self.table.column(name)
+        if column is None or column.kind is not ColumnKind.PHYSICAL:
+            known = ", ".join(each.name for each in self.table.columns if each.kind is ColumnKind.PHYSICAL)
+            reason = f"'{name}' is a key of partitions or of the distribution, and no physical column"
+            raise self.context.unplanned(node, reason, f"The physical columns are {known}.")
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
@@ -211,8 +217,10 @@ class TableBinder:
         if node is None:
             return None
         if node.buckets is not None and node.buckets < 1:
-            raise self.context.error(node, f"{node.buckets} buckets are too few: one is the least")
-        columns = tuple(self._existing(name, "DISTRIBUTED BY").name for name in node.columns)
+            raise self.context.unplanned(node, f"{node.buckets} buckets are too few: one is the least")
+        columns = tuple(name.text for name in node.columns)
+        for name in node.columns:
+            self.check_key(name, name.text)
         return Distribution(node.kind.value if node.kind is not None else None, columns, node.buckets)
 
 

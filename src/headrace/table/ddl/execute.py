@@ -47,7 +47,9 @@ def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None
     if isinstance(node, sql.Drop | sql.Alter):
         rules: dict[ObjectKind, Callable[..., None]] = _DROPS if isinstance(node, sql.Drop) else _ALTERS
         if node.kind not in rules:
-            raise context.error(node, f"{node.kind.value} is not supported yet")
+            if isinstance(node, sql.Drop) and node.if_exists:
+                return OK
+            raise context.unplanned(node, f"{node.kind.value} is not supported: there are no such objects")
         rules[node.kind](context, node)
         return OK
     answer = _ANSWERS.get(type(node))
@@ -162,6 +164,9 @@ def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable
     if node.must_exist and not there:
         advice = "Write CREATE OR REPLACE TABLE."
         raise context.unplanned(node.table, f"table '{path}' does not exist, and cannot be replaced", advice)
+    if node.is_temporary:
+        reason = "what a query fills is no temporary table"
+        raise context.unplanned(node.table, reason, "Leave TEMPORARY out, or CREATE it first, and then INSERT INTO it.")
     table, names = tables.table_of_query(context, node, node.query)
     if there and node.or_replace:
         context.catalogs.catalogs[path.catalog].drop_table(path.database, path.name)

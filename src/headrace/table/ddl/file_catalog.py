@@ -69,6 +69,8 @@ class FileCatalog:
         self._missing: set[Path] = set()
         if not self.databases():
             self.put_database(default_database, Database())
+        names = self.databases()
+        self.default_database = default_database if default_database in names else names[0]
 
     def databases(self) -> list[str]:
         """The names of its databases."""

@@ -22,7 +22,7 @@ from headrace.table.ddl.tables import path_of
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree import statements as st
 from headrace.table.parse.tree.expressions import IntervalLiteral
-from headrace.table.parse.tree.node import Name, Path
+from headrace.table.parse.tree.node import Name, Path, SqlNode
 from headrace.table.parse.tree.types import TimeUnit
 
 
@@ -115,13 +115,13 @@ def drop_catalog(context: BindContext, node: sql.Drop) -> None:
 
 
 def use_catalog(context: BindContext, node: st.UseCatalog) -> None:
-    """``USE CATALOG``: its first database becomes the current one."""
+    """``USE CATALOG``: its default database becomes the current one."""
     catalogs, name = context.catalogs, node.catalog.text
     if name not in catalogs.catalogs:
         advice = misspelt(name, catalogs.catalogs)
         raise context.unplanned(node.catalog, f"catalog '{name}' does not exist", advice)
     catalogs.catalog = name
-    catalogs.database = next(iter(catalogs.catalogs[name].databases()), None)
+    catalogs.database = catalogs.catalogs[name].default_database
 
 
 def alter_catalog(context: BindContext, node: sql.Alter) -> None:
@@ -135,6 +135,8 @@ def alter_catalog(context: BindContext, node: sql.Alter) -> None:
         _check_options(context, options.get("type", "generic_in_memory"), node.action.options)
         options |= dict(options_of(node.action.options))
     elif isinstance(node.action, sql.ResetOptions):
+        if not node.action.keys:
+            raise context.error(node.action, "RESET needs a key")
         if "type" in node.action.keys:
             raise context.error(node.action, "RESET cannot change the type of a catalog")
         options = {key: value for key, value in options.items() if key not in node.action.keys}
@@ -238,7 +240,7 @@ def create_function(context: BindContext, node: sql.CreateFunction, inline: Any 
         node: the statement.
         inline: the function itself, if a program has registered it.
     """
-    language = node.language.value if node.language is not None else "JAVA"
+    language = _language(context, node, node.language)
     function = CatalogFunction(node.class_name, language, inline)
     if inline is None and language != "PYTHON" and (node.is_system or node.is_temporary):
         reason = f"function '{node.function}' is written in {language}: {node.class_name}"
@@ -259,6 +261,13 @@ def create_function(context: BindContext, node: sql.CreateFunction, inline: Any 
     _check_new(context, node, there=there)
     if not there:
         catalog.put_function(path.database, path.name, function)
+
+
+def _language(context: BindContext, node: SqlNode, language: sql.FunctionLanguage | None) -> str:
+    """The language of a function: Java where none is written."""
+    if language is sql.FunctionLanguage.SQL:
+        raise context.unplanned(node, "functions are not written in SQL", "Write CREATE VIEW, or LANGUAGE PYTHON.")
+    return "JAVA" if language is None else language.value
 
 
 def _function_path(context: BindContext, node: Path) -> ObjectPath:
@@ -294,7 +303,7 @@ def drop_function(context: BindContext, node: sql.Drop) -> None:
 def alter_function(context: BindContext, node: sql.Alter) -> None:
     """``ALTER FUNCTION ... AS``."""
     assert isinstance(node.action, sql.SetFunction)
-    language = node.action.language.value if node.action.language is not None else "JAVA"
+    language = _language(context, node, node.action.language)
     function = CatalogFunction(node.action.class_name, language)
     path = _function_path(context, node.path)
     catalog = context.catalogs.catalogs[path.catalog]
@@ -311,16 +320,27 @@ def alter_function(context: BindContext, node: sql.Alter) -> None:
 
 def create_model(context: BindContext, node: sql.CreateModel) -> None:
     """``CREATE MODEL``."""
+    if node.query is not None:
+        reason = "a model is not made from a query here"
+        raise context.unplanned(node, reason, "Leave AS out, and name its INPUT and OUTPUT.")
     path = path_of(context, node.model)
-    if path in context.catalogs.models:
+    models = _models(context, is_temporary=node.is_temporary)
+    if path in models:
         if node.if_not_exists:
             return
         raise context.error(node.model, f"model '{path}' already exists", "Write IF NOT EXISTS.")
     inputs, outputs = _model_columns(context, node.inputs), _model_columns(context, node.outputs)
-    context.catalogs.models[path] = CatalogModel(inputs, outputs, options_of(node.options), node.comment)
+    models[path] = CatalogModel(inputs, outputs, options_of(node.options), node.comment)
+
+
+def _models(context: BindContext, *, is_temporary: bool) -> dict[ObjectPath, CatalogModel]:
+    return context.catalogs.temporary_models if is_temporary else context.catalogs.models
 
 
 def _model_columns(context: BindContext, elements: tuple[sql.TableElement, ...]) -> tuple[Column, ...]:
+    for element in elements:
+        if not isinstance(element, sql.PhysicalColumn):
+            raise context.error(element, "a model has columns with types only")
     binder = TableBinder(context)
     binder.columns(elements)
     return binder.table.columns
@@ -329,20 +349,26 @@ def _model_columns(context: BindContext, elements: tuple[sql.TableElement, ...])
 def drop_model(context: BindContext, node: sql.Drop) -> None:
     """``DROP MODEL``."""
     path = context.catalogs.qualify(node.path.texts)
-    if context.catalogs.models.pop(path, None) is None and not node.if_exists:
-        raise context.error(node.path, f"model '{path}' does not exist")
+    models = _models(context, is_temporary=node.is_temporary)
+    if models.pop(path, None) is None and not node.if_exists:
+        word = "temporary model" if node.is_temporary else "model"
+        raise context.error(node.path, f"{word} '{path}' does not exist")
 
 
 def altered_model(context: BindContext, node: sql.Alter) -> CatalogModel | None:
     """The model of ``ALTER MODEL``; None where there is none, and ``IF EXISTS`` is written.
 
     Raises:
-        SqlValidationError: when there is none.
+        SqlValidationError: when there is none, or nothing is set or reset.
     """
     path = context.catalogs.qualify(node.path.texts)
     model = context.catalogs.models.get(path)
     if model is None and not node.if_exists:
         raise context.error(node.path, f"model '{path}' does not exist")
+    if isinstance(node.action, sql.SetOptions) and not node.action.options:
+        raise context.error(node.action, "SET needs an option")
+    if isinstance(node.action, sql.ResetOptions) and not node.action.keys:
+        raise context.error(node.action, "RESET needs a key")
     return model
 
 
@@ -353,8 +379,11 @@ def alter_model(context: BindContext, node: sql.Alter) -> None:
     if model is None:
         return
     if isinstance(node.action, sql.RenameTo):
+        target = path._replace(name=_last(node.action.to).text)
+        if target in context.catalogs.models:
+            raise context.error(node.action.to, f"model '{target}' already exists")
         del context.catalogs.models[path]
-        context.catalogs.models[path._replace(name=_last(node.action.to).text)] = model
+        context.catalogs.models[target] = model
         return
     options = dict(model.options)
     if isinstance(node.action, sql.SetOptions):

@@ -97,6 +97,11 @@ def _models(context: BindContext, node: sql.Show) -> list[str]:
     return sorted(path.name for path in context.catalogs.models if path[:2] == where)
 
 
+def _materialized_tables(context: BindContext, node: sql.Show) -> list[str]:
+    _database(context, node)
+    return []  # none can be created
+
+
 def _partitions(context: BindContext, node: sql.Show) -> list[str]:
     assert node.path is not None
     table = _table(context, node.path)
@@ -132,7 +137,7 @@ _LISTS: Final[dict[sql.ShowKind, Callable[[BindContext, sql.Show], StatementResu
     sql.ShowKind.DATABASES: _one("database name", _databases),
     sql.ShowKind.TABLES: _one("table name", _tables),
     sql.ShowKind.VIEWS: _one("view name", _views),
-    sql.ShowKind.MATERIALIZED_TABLES: _one("materialized table", lambda _, __: []),
+    sql.ShowKind.MATERIALIZED_TABLES: _one("materialized table", _materialized_tables),
     sql.ShowKind.FUNCTIONS: _one("function name", _functions),
     sql.ShowKind.USER_FUNCTIONS: _one("function name", _user_functions),
     sql.ShowKind.PROCEDURES: _one("procedure name", lambda _, __: []),
@@ -181,11 +186,6 @@ def _create_catalog(context: BindContext, node: sql.ShowCreate) -> str:
     return text.create_catalog(name, found.comment, found.options)
 
 
-def _create_database(context: BindContext, node: sql.ShowCreate) -> str:
-    catalog, name = existing_database(context, node.path)
-    return text.create_database(catalog, name, context.catalogs.catalogs[catalog].database(name) or Database())
-
-
 def _create_model(context: BindContext, node: sql.ShowCreate) -> str:
     return text.create_model(context.catalogs.qualify(node.path.texts), model_of(context, node.path))
 
@@ -197,7 +197,7 @@ def model_of(context: BindContext, node: Path) -> CatalogModel:
         SqlValidationError: when there is none.
     """
     path = context.catalogs.qualify(node.texts)
-    model = context.catalogs.models.get(path)
+    model = context.catalogs.temporary_models.get(path, context.catalogs.models.get(path))
     if model is None:
         raise context.error(node, f"model '{path}' does not exist")
     return model
@@ -212,7 +212,6 @@ _CREATES: Final[dict[ObjectKind, Callable[[BindContext, sql.ShowCreate], str]]] 
     ObjectKind.TABLE: _create_table,
     ObjectKind.VIEW: _create_view,
     ObjectKind.CATALOG: _create_catalog,
-    ObjectKind.DATABASE: _create_database,
     ObjectKind.MODEL: _create_model,
 }
 

@@ -264,6 +264,9 @@ def _check_conflicts(
     for element in node.elements:
         if isinstance(element, sql.Constraint) and taken.primary_key is not None:
             raise context.error(element, "the base table already has a primary key", "Write EXCLUDING CONSTRAINTS.")
+    if node.distribution is not None and taken.distribution is not None:
+        reason = "the base table already has a distribution"
+        raise context.error(node.distribution, reason, "Write EXCLUDING DISTRIBUTION.")
     if node.partitioned_by and taken.partition_keys:
         name = node.partitioned_by[0]
         raise context.error(name, "the base table already has partitions", "Write EXCLUDING PARTITIONS.")

@@ -6,7 +6,6 @@ from headrace.table.catalog.objects import (
     CatalogView,
     Column,
     ColumnKind,
-    Database,
     ObjectPath,
 )
 from headrace.table.parse.format import literal, quoted, quoted_path
@@ -58,14 +57,6 @@ def create_catalog(name: str, comment: str | None, options: tuple[tuple[str, str
     if comment:
         lines.append(f"COMMENT {literal(comment)}")
     return "\n".join([*lines, *_options(options)]) + "\n"
-
-
-def create_database(catalog: str, name: str, database: Database) -> str:
-    """``CREATE DATABASE`` of a database."""
-    lines = [f"CREATE DATABASE {quoted(catalog)}.{quoted(name)}"]
-    if database.comment:
-        lines.append(f"COMMENT {literal(database.comment)}")
-    return "\n".join([*lines, *_options(database.properties)]) + "\n"
 
 
 def extras(column: Column) -> str | None:

@@ -100,6 +100,7 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
         return static_result([(field.name, field.type) for field in answer.schema], answer.rows, kind)
     execution = _EXECUTIONS.get(type(statement))
     if execution is None:
+        validate_statement(tables, statement, source)
         words = _words(statement)
         raise UnsupportedOperationError(f"{words} is not supported{_INSTEAD.get(words, '')}")
     return execution(tables, statement, source)

@@ -35,7 +35,7 @@ _ATOMIC: Final = {
     "INTEGER": (TypeWord.INT, _NONE),
     "BIGINT": (TypeWord.BIGINT, _NONE),
     "FLOAT": (TypeWord.FLOAT, _NONE),
-    "REAL": (TypeWord.FLOAT, _NONE),
+    "REAL": (TypeWord.REAL, _NONE),
     "DOUBLE": (TypeWord.DOUBLE, _NONE),
     "GEOMETRY": (TypeWord.GEOMETRY, _NONE),
     "STRING": (TypeWord.STRING, _NONE),

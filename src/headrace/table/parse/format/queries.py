@@ -31,8 +31,7 @@ def _(node: qu.SelectItem) -> str:
 
 @sql_of.register
 def _(node: qu.GroupingElements) -> str:
-    space = " " if node.kind is qu.GroupingKind.SETS else ""
-    return f"{node.kind.value}{space}({listed(node.elements)})"
+    return f"{node.kind.value}({listed(node.elements)})"
 
 
 @sql_of.register

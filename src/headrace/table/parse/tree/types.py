@@ -15,6 +15,7 @@ class TypeWord(Enum):
     INT = "INT"
     BIGINT = "BIGINT"
     FLOAT = "FLOAT"
+    REAL = "REAL"
     DOUBLE = "DOUBLE"
     DECIMAL = "DECIMAL"
     CHAR = "CHAR"
