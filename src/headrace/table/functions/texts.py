@@ -11,7 +11,9 @@ from headrace.table.functions.rules import (
     A_TEXT,
     ANY,
     BINARY,
+    CONDITION,
     CONDITION_RESULT,
+    DATE_OR_TIME,
     INTEGER,
     NUMERIC,
     TEXT,
@@ -24,6 +26,7 @@ from headrace.table.functions.rules import (
     gives,
     like_argument,
     maybe,
+    nullable,
     one_of,
     takes,
     uniform,
@@ -41,6 +44,7 @@ from headrace.table.functions.types import (
     varchar,
     with_nullability,
 )
+from headrace.table.logical.scalars import Literal
 
 
 def _varying(_: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
@@ -65,6 +69,9 @@ def _element(shape: CallShape) -> Signature | None:
     """``ELT(n, a, b, ...)``: texts or bytes of one kind."""
     if len(shape.operands) < 2 or INTEGER(shape.types[0]) is None:
         return None
+    index = shape.operands[0]
+    if isinstance(index, Literal) and index.value is not None and index.value < 0:
+        return None
     rest = CallShape(shape.operands[1:])
     found = uniform(lambda _, types: types[0].as_nullable())(rest)
     if found is None or TEXT_OR_BINARY(found.result) is None:
@@ -72,6 +79,7 @@ def _element(shape: CallShape) -> Signature | None:
     return Signature((shape.types[0], *shape.types[1:]), found.result)
 
 
+_PART: Final = nullable(TEXT_OR_BINARY, STRING)
 _NUMBER_OR_TEXT: Final = either(TEXT, NUMERIC)
 _TEXT_OR_INTEGER: Final = either(TEXT, INTEGER)
 _TEXTS: Final = ArrayType(STRING)
@@ -154,7 +162,7 @@ _WORDS: Final = (
     ),
     _of_text("ASCII", gives(INT), texts.ascii_code),
     _define("CHR", takes(INTEGER, result=maybe(STRING)), texts.chr_, "CHR(code)"),
-    _define("SPLIT", takes(TEXT, TEXT, result=gives(_TEXTS)), texts.split, "SPLIT(text, delimiter)"),
+    _define("SPLIT", takes(A_TEXT, A_TEXT, result=gives(_TEXTS)), texts.split, "SPLIT(text, delimiter)"),
     _define(
         "SPLIT_INDEX",
         takes(TEXT, _TEXT_OR_INTEGER, INTEGER, result=maybe(STRING)),
@@ -169,13 +177,13 @@ _WORDS: Final = (
     ),
     _define(
         "STARTSWITH",
-        takes(TEXT_OR_BINARY, TEXT_OR_BINARY, result=CONDITION_RESULT),
+        takes(_PART, _PART, result=CONDITION_RESULT),
         texts.startswith,
         "STARTSWITH(text, start)",
     ),
     _define(
         "ENDSWITH",
-        takes(TEXT_OR_BINARY, TEXT_OR_BINARY, result=CONDITION_RESULT),
+        takes(_PART, _PART, result=CONDITION_RESULT),
         texts.endswith,
         "ENDSWITH(text, end)",
     ),
@@ -185,7 +193,7 @@ _WORDS: Final = (
     _define("IS_DECIMAL", takes(_NUMBER_OR_TEXT, result=always(BOOLEAN)), texts.is_decimal, "IS_DECIMAL(text)"),
     _define(
         "PRINTF",
-        takes(TEXT, ANY, variadic=True, optional=1, result=maybe(STRING)),
+        takes(A_TEXT, ANY, variadic=True, optional=1, result=maybe(STRING)),
         formatting.printf,
         "PRINTF(format, value, ...)",
     ),
@@ -217,12 +225,14 @@ def _hash(name: str, length: int) -> FunctionDefinition:
     return _define(name, rule, encodings.hashed(name.lower()), f"{name}(text)")
 
 
+_HASHED: Final = either(TEXT, NUMERIC, CONDITION, DATE_OR_TIME)
+
 _ENCODED: Final = (
     _define("ENCODE", takes(TEXT, TEXT, result=gives(BYTES)), encodings.encode, "ENCODE(text, charset)"),
     _define("DECODE", takes(BINARY, TEXT, result=_STRING), encodings.decode, "DECODE(bytes, charset)"),
     _define("TO_BASE64", takes(TEXT_OR_BINARY, result=_STRING), encodings.to_base64, "TO_BASE64(text)"),
     _define("FROM_BASE64", takes(TEXT_OR_BINARY, result=_STRING), encodings.from_base64, "FROM_BASE64(text)"),
-    _of_text("HASH_CODE", gives(INT), encodings.hash_code),
+    _define("HASH_CODE", takes(_HASHED, result=gives(INT)), encodings.hash_code, "HASH_CODE(value)"),
     _hash("MD5", 32),
     _hash("SHA1", 40),
     _hash("SHA224", 56),

@@ -1,9 +1,11 @@
 """Text as bytes and back: charsets, hexadecimal, base 64, hashes, URLs and addresses."""
 
+import codecs
 import hashlib
 from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from functools import cache, partial
 from importlib import import_module
 from typing import Any, Final
@@ -14,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.table.functions.kernels import bytewise
+from headrace.table.functions.kernels.calendar import Moments, moments_of
 from headrace.table.functions.kernels.kernel import (
     Datum,
     Invocation,
     Kernel,
+    Numbers,
     any_true,
     by_row,
     from_numpy,
@@ -25,6 +29,7 @@ from headrace.table.functions.kernels.kernel import (
     null_mask,
     on_arrays,
     plain,
+    to_numpy,
 )
 
 _CHARSETS: Final = {
@@ -42,9 +47,15 @@ _BIG_ENDIAN_MARK: Final = b"\xfe\xff"
 
 def _charset(name: str) -> str:
     found = _CHARSETS.get(name.upper())
-    if found is None:
-        raise ValueError(f"there is no charset {name!r}: the charsets are {', '.join(_CHARSETS)}")
-    return found
+    if found is not None:
+        return found
+    try:
+        info = codecs.lookup(name)
+    except LookupError:
+        info = None
+    if info is None or not getattr(info, "_is_text_encoding", True):
+        raise ValueError(f"there is no charset {name!r}: there are {', '.join(_CHARSETS)}, and others")
+    return info.name
 
 
 def _encode(text: str, charset: str) -> bytes:
@@ -135,8 +146,62 @@ def _hash_code(text: str) -> int:
     return found if found < 1 << 31 else max((1 << 32) - found, -(1 << 31)) if found > 1 << 31 else -(1 << 31)
 
 
-def hash_code(call: Invocation, text: Datum) -> Datum:
-    """``hashCode()`` of Java's text, without its sign."""
+def hash_code(call: Invocation, value: Datum) -> Datum:
+    """``hashCode()`` of what Flink has a value in; of a text without its sign."""
+    if pa.types.is_string(value.type):
+        return _text_hash(call, value)
+    if pa.types.is_decimal(value.type):
+        return map_rows(_decimal_hash, call.storage, value)
+    return on_arrays(_number_hash)(value)
+
+
+def _decimal_hash(value: Decimal) -> int:
+    """``BigDecimal.hashCode()``."""
+    sign, digits, exponent = value.as_tuple()
+    whole, found = int("".join(map(str, digits))), 0
+    for shift in range((whole.bit_length() + 31) // 32 - 1, -1, -1):
+        found = 31 * found + (whole >> 32 * shift & 0xFFFF_FFFF)
+    return _as_int(31 * (-found if sign else found) - int(exponent))
+
+
+def _as_int(value: int) -> int:
+    """The lowest 32 bits, as Java's ``int`` has them."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _number_hash(column: pa.Array) -> pa.Array:
+    values, kind = to_numpy(column, neutral=False if pa.types.is_boolean(column.type) else 0), column.type
+    if pa.types.is_boolean(kind):
+        found = np.where(values, 1231, 1237)
+    elif pa.types.is_floating(kind):
+        bits = np.where(np.isnan(values), np.nan, values).astype(values.dtype)
+        found = bits.view(np.int32) if kind == pa.float32() else _folded(bits.view(np.int64))
+    elif pa.types.is_temporal(kind):
+        at = moments_of(column, "UTC")
+        found = _time_hash(at, kind)
+    else:
+        found = values if values.dtype != np.int64 else _folded(values)
+    return from_numpy(found.astype(np.int32), pa.int32(), null_mask(column))
+
+
+def _folded(values: Numbers) -> Numbers:
+    """The hash of Java's ``long``: both halves in one."""
+    found: Numbers = (values ^ (values >> 32)).astype(np.int32)
+    return found
+
+
+def _time_hash(at: Moments, kind: pa.DataType) -> Numbers:
+    if pa.types.is_date(kind):
+        return at.days
+    if pa.types.is_time(kind):
+        return at.of_day // 1000
+    nanos = at.micros % 1000 * 1000 + (0 if at.nanos is None else at.nanos)
+    with np.errstate(over="ignore"):
+        found: Numbers = (31 * _folded(at.micros // 1000) + nanos.astype(np.int32)).astype(np.int32)
+    return found
+
+
+def _text_hash(call: Invocation, text: Datum) -> Datum:
     found = bytewise.java_hashes(text) if isinstance(text, pa.Array) else None
     if found is None:
         return map_rows(_hash_code, call.storage, text)

@@ -49,7 +49,8 @@ def _value(value: Any, flags: str, precision: str | None, conversion: str, width
         text = str(value if isinstance(value, bool) else value is not None)
         return text.upper() if conversion == "B" else text.lower()
     if value is None:
-        return "null" if precision is None else "null"[: int(precision)]
+        text = "null" if precision is None else "null"[: int(precision)]
+        return text.upper() if conversion.isupper() else text
     if conversion in "sS":
         text = _text(value) if precision is None else _text(value)[: int(precision)]
         return text.upper() if conversion == "S" else text
@@ -75,6 +76,8 @@ def _number(value: Any, flags: str, precision: str | None, conversion: str, widt
     comma = "," if "," in flags else ""
     if is_whole and conversion in "xXo" and value < 0:
         value += 1 << (32 if value >= -(1 << 31) else 64)  # the bits of an INT, or of a BIGINT
+    if is_whole and "(" in flags and value < 0:
+        return f"({format(-value, f'{zeros}{comma}{conversion}')})"
     if is_whole:
         return format(value, f"{sign}{zeros}{comma}{conversion}")
     if conversion in "eE":

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.table.functions.kernels.bytewise import is_ascii
+from headrace.table.functions.kernels.java_patterns import compiled
 from headrace.table.functions.kernels.kernel import Datum, Invocation, Kernel, by_row, constant, map_rows
 
 _LIKE_LETTERS: Final = {"%": ".*", "_": "."}
@@ -94,53 +95,6 @@ def similar_to(call: Invocation, text: Datum, pattern: Datum, escape: Datum | No
         if _SAFE.fullmatch(regex.removeprefix(r"\A(?:").removesuffix(r")\Z")):
             return pc.match_substring_regex(text, "(?s)" + regex.removesuffix(r"\Z") + r"\z")
     return map_rows(lambda *values: bool(_similar(*values[1:]).match(values[0])), call.storage, text, pattern, *escapes)
-
-
-_JAVA_CLASSES: Final = {
-    "Lower": "a-z",
-    "Upper": "A-Z",
-    "Alpha": "a-zA-Z",
-    "Digit": "0-9",
-    "Alnum": "a-zA-Z0-9",
-    "Punct": r"!-/:-@\[-`{-~",
-    "Space": r"\s",
-    "Blank": r" \t",
-    "XDigit": "0-9a-fA-F",
-    "ASCII": r"\x00-\x7f",
-    "L": r"^\W\d_",
-    "Lu": "A-Z",
-    "Ll": "a-z",
-    "N": r"\d",
-    "Nd": r"\d",
-}
-
-_JAVA_PARTS: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\p\{(\w+)\}|\(\?<(?![=!])|\\(z)|\\(h)|\\(R)|\\.|.", re.DOTALL)
-"""Pieces of a pattern of Java that Python writes in another way."""
-
-
-@lru_cache(maxsize=1024)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A regular expression of Java, in which classes such as that of letters are those of ASCII.
-
-    Raises:
-        re.error: when it is none.
-    """
-    return re.compile(_JAVA_PARTS.sub(_in_python, pattern), re.ASCII)
-
-
-def _in_python(found: re.Match[str]) -> str:
-    text = found[0]
-    if text.startswith("\\Q"):
-        return re.escape(found[1])
-    if found[2]:
-        members = _JAVA_CLASSES.get(found[2].removeprefix("Is"))
-        if members is None:
-            raise re.error(f"the class of characters {text} is not known")
-        return f"[{members}]"
-    return _SPELLINGS.get(text, text)
-
-
-_SPELLINGS: Final = {"(?<": "(?P<", "\\z": "\\Z", "\\h": "[ \\t]", "\\R": "(?:\\r\\n|[\\n\\r])"}
 
 
 def _matching(function: Callable[..., Any], default: Any = None) -> Kernel:
@@ -279,3 +233,32 @@ def regexp_instr(call: Invocation, text: Datum, pattern: Datum) -> Datum:
 def regexp_substr(call: Invocation, text: Datum, pattern: Datum) -> Datum:
     """The first text that a pattern matches."""
     return regexp_extract(call, text, pattern)
+
+
+def split_by(pattern: str, text: str, limit: int = 0) -> list[str]:
+    """The parts of a text between what a pattern fits, as Java's ``split`` has them.
+
+    Args:
+        pattern: the pattern.
+        text: the text.
+        limit: the most parts; 0 for any number, without empty ones at the end.
+
+    Raises:
+        ValueError: when the pattern is wrong.
+    """
+    try:
+        regex = compiled(pattern)
+    except re.error as error:
+        raise ValueError(f"the pattern {pattern!r} is wrong: {error}") from None
+    parts, end = [], 0
+    for found in regex.finditer(text):
+        if found.end() == 0:
+            continue
+        if limit and len(parts) == limit - 1:
+            break
+        parts.append(text[end : found.start()])
+        end = found.end()
+    parts.append(text[end:])
+    while not limit and len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts

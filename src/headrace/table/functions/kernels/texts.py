@@ -29,6 +29,7 @@ from headrace.table.functions.kernels.kernel import (
     plain,
     to_numpy,
 )
+from headrace.table.functions.kernels.patterns import split_by
 from headrace.table.functions.kernels.spelling import double_of
 
 _SPACE: Final = " "
@@ -65,6 +66,8 @@ def concat(_: Invocation, *parts: Datum) -> Datum:
 
 def concat_ws(call: Invocation, separator: Datum, *parts: Datum) -> Datum:
     """Texts with another between them; NULL ones are left out."""
+    if not parts:
+        return pc.if_else(pc.is_valid(separator), EMPTY, constant(None, TEXT))
     if is_constant(separator, *parts) or any_true(reduce(pc.and_, map(pc.is_null, parts))):
         # Arrow gives no row at all where all parts are NULL.
         return map_rows(_joined, call.storage, separator, *parts, is_strict=False)
@@ -285,13 +288,15 @@ def _split(text: str, separator: str) -> list[str]:
 def _split_index(text: str, separator: str | int, index: int) -> str | None:
     if index < 0:
         return None
-    parts = _split(text, chr(separator) if isinstance(separator, int) else separator)
+    delimiter = chr(separator) if isinstance(separator, int) else separator
+    # Flink splits at white space where there is no delimiter.
+    parts = _split(text, delimiter) if delimiter or not text else re.split(r"\s", text)
     return parts[index] if index < len(parts) else None
 
 
 def _str_to_map(text: str, between: str = ",", inside: str = "=") -> list[tuple[str, str | None]]:
     """The delimiters are regular expressions, as in Flink; of equal keys the last one wins."""
-    pairs = (re.split(inside, part, maxsplit=1) for part in re.split(between, text) if text)
+    pairs = (split_by(inside, part, 2) for part in split_by(between, text) if text)
     return list({pair[0]: pair[1] if len(pair) > 1 else None for pair in pairs}.items())
 
 
