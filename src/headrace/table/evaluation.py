@@ -147,7 +147,7 @@ class ExpressionCompiler:
     def _cast(self, scalar: Cast) -> Bound:
         argument = self.compile(scalar.operand)
         if not has_cast(scalar.operand.type, scalar.type):
-            raise NoCastError(_no_cast(self.describe(scalar), scalar.operand.type, scalar.type))
+            raise _no_cast(self.describe(scalar), scalar.operand.type, scalar.type)
         options = (("is_try", True),) if scalar.is_try else ()
         invocation = self._invocation(scalar.type, (scalar.operand,), options)
         return SqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument)
@@ -183,13 +183,13 @@ _INSTEAD: Final[dict[tuple[bool, TypeRoot | None], str]] = {
 """The function to use in place of a cast between a number and a time, by the direction and the type of the time."""
 
 
-def _no_cast(text: str, source: LogicalType, target: LogicalType) -> str:
+def _no_cast(text: str, source: LogicalType, target: LogicalType) -> InvalidProgramError:
     told = f"{text}: a value of type {source} cannot be cast to {target}"
     advice = None
     if is_in(source, NUMERICS) or is_in(target, NUMERICS):
         moment = target if is_in(source, NUMERICS) else source
         advice = _INSTEAD.get((moment is target, root_of(moment)))
-    return f"{told}: {advice}" if advice else told
+    return NoCastError(f"{told}: {advice}") if advice else InvalidProgramError(told)
 
 
 _FEW: Final = 4

@@ -94,6 +94,10 @@ class CallBinder(ABC):
         if signature is None:
             if name in _COMPARISONS and len(operands) == 2 and self._is_comparable(operands):
                 return self._uncomparable(name, operands, node)
+            late = None if function.late is None else function.late(CallShape(operands, options))
+            if late is not None:
+                self.context.defer(node, *_refusal(function, operands))
+                return Call(name, operands, type=late.result)
             self._not_applicable(function, operands, node)
         cast = tuple(map(self.implicit, operands, signature.operands))
         time = _time(name, operands, signature.result) if function.user is None else None
@@ -105,6 +109,8 @@ class CallBinder(ABC):
             return operand
         if isinstance(operand, Literal) and operand.value is None:
             return Literal(None, type=kind.as_nullable())
+        if is_in(operand.type, CHARACTERS) and is_in(kind, DATETIMES):
+            return Cast(operand, True, type=kind.as_nullable(), is_implicit=True)  # another text is NULL, as in Flink
         return Cast(operand, type=with_nullability(kind, operand.type.nullable), is_implicit=True)
 
     def cast(self, operand: Scalar, kind: LogicalType, node: SqlNode, *, is_try: bool = False) -> Scalar:
@@ -144,12 +150,7 @@ class CallBinder(ABC):
         return Call(name, operands, type=with_nullability(BOOLEAN, nullable))
 
     def _not_applicable(self, function: FunctionDefinition, operands: Sequence[Scalar], node: SqlNode) -> NoReturn:
-        shown = [str(operand.type) for operand in operands]
-        if function.name in _INFIX and len(shown) == 2:
-            reason = f"cannot apply '{function.name}' to {shown[0]} and {shown[1]}"
-        else:
-            reason = f"{function.name} does not take ({', '.join(shown)})"
-        raise self.context.error(node, reason, f"It takes {function.usage}." if function.usage else None)
+        raise self.context.error(node, *_refusal(function, operands))
 
     def function_call(self, node: sql.Call) -> Scalar:
         """A call as it is written."""
@@ -169,11 +170,16 @@ class CallBinder(ABC):
             )
         if function.name in _GROUP_WINDOWS and self.clause != "GROUP BY":
             raise self.context.error(node, f"{node.name}(...) stands in GROUP BY only", "Use TABLE(TUMBLE(...)).")
+        if function.name == "JSON":
+            advice = "Write PARSE_JSON(...) for a VARIANT."
+            raise self.context.error(node, "JSON(...) stands in JSON_OBJECT and JSON_ARRAY only", advice)
         self._no_clauses(node)
         operands, options = self.arguments(node)
         constant = _CONSTANTS.get(function.name)
         if function.name == "CURRENT_WATERMARK" and operands[:1] and operands[0].time is not TimeAttribute.ROWTIME:
             raise self.context.error(node, "CURRENT_WATERMARK takes a row time: a column with a watermark")
+        if function.name == "NULLIF" and len(operands) == 2:
+            self.call("=", operands, node)  # refuses what cannot be compared
         found = self._call(function, operands, node, options)
         return found if constant is None else constant(self.context, operands, found)
 
@@ -339,6 +345,16 @@ class CallBinder(ABC):
         for offset in offsets:
             if is_in(key, DATETIMES) != isinstance(offset.type, IntervalType):
                 raise self.context.error(node, f"RANGE over {key} has no offset of type {offset.type}")
+
+
+def _refusal(function: FunctionDefinition, operands: Sequence[Scalar]) -> tuple[str, str | None]:
+    """Why a function does not take arguments, and what it takes."""
+    shown = [str(operand.type) for operand in operands]
+    if function.name in _INFIX and len(shown) == 2:
+        reason = f"cannot apply '{function.name}' to {shown[0]} and {shown[1]}"
+    else:
+        reason = f"{function.name} does not take ({', '.join(shown)})"
+    return reason, f"It takes {function.usage}." if function.usage else None
 
 
 def _type_of(_: BindContext, operands: tuple[Scalar, ...], call: Scalar) -> Scalar:

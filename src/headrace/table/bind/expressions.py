@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.logical_types import (
     ArrayType,
+    IntervalType,
     LogicalType,
     MapType,
     MultisetType,
@@ -21,8 +22,11 @@ from headrace.table.bind.scopes import Scope, resolve
 from headrace.table.bind.types import interval_type
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import (
+    BIGINT,
     BOOLEAN,
+    INTEGERS,
     NULL,
+    is_in,
     least_restrictive,
     root_of,
     with_nullability,
@@ -295,7 +299,8 @@ class ExpressionBinder(CallBinder):
                 counts = f"{len(left.operands)} and {len(right.operands)}"
                 raise self.context.error(node, f"rows of {counts} values cannot be compared")
             pairs = zip(left.operands, right.operands, strict=True)
-            equal = self.call("AND", tuple(self.call("=", pair, node) for pair in pairs), node)
+            terms = tuple(self.call("=", pair, node) for pair in pairs)
+            equal = terms[0] if len(terms) == 1 else self.call("AND", terms, node)
             return self.call("NOT", (equal,), node) if name == "<>" else equal
         return self.call(name, (left, right), node)
 
@@ -421,8 +426,10 @@ class ExpressionBinder(CallBinder):
         return found_all[0] if len(found_all) == 1 else self.call("OR", found_all, branch)
 
     def _cast(self, node: sql.CastExpression) -> Scalar:
-        operand = self.bind(node.operand)
-        return self.cast(operand, self.context.types.bind(node.type), node, is_try=node.is_try)
+        operand, kind = self.bind(node.operand), self.context.types.bind(node.type)
+        if isinstance(kind, IntervalType) and isinstance(operand, Literal) and is_in(operand.type, INTEGERS):
+            operand = _counted(operand, kind)
+        return self.cast(operand, kind, node, is_try=node.is_try)
 
     def _constructor(self, node: sql.CollectionConstructor) -> Scalar:
         if not node.items and node.kind is not sql.ConstructorKind.MAP:
@@ -481,6 +488,19 @@ def column_of(kind: LogicalType) -> Scalar:
 
 
 _Rule = Callable[[Any, Any], Scalar]
+
+
+def _counted(operand: Literal, kind: IntervalType) -> Literal:
+    """A whole number of the last unit of an interval, where it is a literal: of a column it is of milliseconds."""
+    unit = kind.unit.value.split()[-1].partition("(")[0]
+    value = None if operand.value is None else operand.value * _UNIT_SIZES.get(unit, 1)
+    return Literal(value, type=operand.type if kind.unit.is_of_months else with_nullability(BIGINT, value is None))
+
+
+_UNIT_SIZES: Final = {"YEAR": 12, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
+"""The months or milliseconds of units."""
+
+
 _RULES: Final[dict[type, _Rule]] = {
     sql.Identifier: lambda binder, node: binder._identifier(node),
     sql.MatchSemantics: ExpressionBinder._semantics,

@@ -1,5 +1,6 @@
 """Functions with a syntax of their own: ``TRIM``, and those of JSON."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.common.logical_types import ArrayType, AtomicType, LogicalType
@@ -68,7 +69,7 @@ def on_null(*, absent: bool) -> Options:
 def json_object(binder: CallBinder, node: json.JsonObject) -> Scalar:
     """``JSON_OBJECT``: names and values in turn."""
     parts = [part for entry in node.entries for part in (entry.key, entry.value)]
-    operands = binder.bind_all(parts)
+    operands = _parts(binder, parts)
     for operand, entry in zip(operands[::2], node.entries, strict=True):
         if operand.type.nullable:
             raise binder.context.error(entry.key, "a key of JSON must not be NULL", "Write COALESCE(key, '').")
@@ -77,7 +78,17 @@ def json_object(binder: CallBinder, node: json.JsonObject) -> Scalar:
 
 def json_array(binder: CallBinder, node: json.JsonArray) -> Scalar:
     """``JSON_ARRAY``."""
-    return _json(binder, node, "JSON_ARRAY", binder.bind_all(node.items), node.absent_on_null, is_absent=True)
+    return _json(binder, node, "JSON_ARRAY", _parts(binder, node.items), node.absent_on_null, is_absent=True)
+
+
+def _parts(binder: CallBinder, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
+    """What stands in JSON; ``JSON(text)`` stands nowhere else."""
+    return tuple(
+        binder.call("JSON", binder.bind_all(node.arguments), node)
+        if isinstance(node, sql.Call) and node.name == "JSON"
+        else binder.bind(node)
+        for node in nodes
+    )
 
 
 def _json(

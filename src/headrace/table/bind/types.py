@@ -86,8 +86,11 @@ class TypeBinder:
         if isinstance(spec, MapTypeSpec):
             return MapType(self.bind(spec.key), self.bind(spec.value))
         if isinstance(spec, RowTypeSpec):
+            comments = tuple(field.comment for field in spec.fields)
             return RowType(
-                tuple(field.name.text for field in spec.fields), tuple(self.bind(field.type) for field in spec.fields)
+                tuple(field.name.text for field in spec.fields),
+                tuple(self.bind(field.type) for field in spec.fields),
+                comments if any(comment is not None for comment in comments) else (),
             )
         if isinstance(spec, IntervalTypeSpec):
             return interval_type(spec.qualifier)

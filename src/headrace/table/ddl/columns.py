@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headrace.common.logical_types import IntervalType, LogicalType, TypeRoot
+from headrace.common.logical_types import IntervalType, LogicalType, RowType, TypeRoot
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import Expansions, expanded_text
@@ -17,7 +17,7 @@ from headrace.table.catalog.objects import (
     PrimaryKey,
     WatermarkSpec,
 )
-from headrace.table.functions.types import TIMESTAMPS, is_in, root_of, size_of, to_external
+from headrace.table.functions.types import TIMESTAMPS, is_in, rebuilt, root_of, size_of, to_external
 from headrace.table.logical.scalars import Call, Scalar, Subquery
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.parse.tree import definitions as sql
@@ -116,7 +116,7 @@ class TableBinder:
         kind = self.context.types.bind(node.type)
         if isinstance(kind, IntervalType):
             raise self.context.error(node.type, f"column '{name}' cannot be of type {kind}")
-        return Column(name, kind, comment=node.comment)
+        return Column(name, _without_comments(kind), comment=node.comment)
 
     def column_name(self, node: sql.ColumnDefinition) -> str:
         """The name of a column."""
@@ -222,6 +222,13 @@ class TableBinder:
         for name in node.columns:
             self.check_key(name, name.text)
         return Distribution(node.kind.value if node.kind is not None else None, columns, node.buckets)
+
+
+def _without_comments(kind: LogicalType) -> LogicalType:
+    """The type without the comments of its fields, which tables do not keep, as in Flink."""
+    parts = kind.children
+    found = rebuilt(kind, list(map(_without_comments, parts))) if parts else kind
+    return replace(found or kind, descriptions=()) if isinstance(found, RowType) else found or kind
 
 
 def check_time(context: BindContext, node: SqlNode, kind: LogicalType, what: str) -> None:

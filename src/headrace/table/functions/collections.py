@@ -8,21 +8,27 @@ from headrace.table.functions.kernels import bitmaps, collections, dispatch, var
 from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_STRING,
+    A_TEXT,
     AN_INT,
     BINARY,
     CONDITION,
+    DATETIME,
     INTEGER,
+    NUMERIC,
     TEXT,
+    TEXT_OR_BINARY,
     Result,
     a_map,
     a_multiset,
     an_array,
+    an_interval,
     anyone_nullable,
     either,
     exactly,
     gives,
     like_argument,
     maybe,
+    nullable,
     same_as,
     takes,
     uniform,
@@ -111,7 +117,7 @@ def _item(shape: CallShape) -> Signature | None:
     collection, index = shape.types
     if isinstance(collection, ArrayType) and INTEGER(index) is not None:
         return None if _is_too_small(shape) else Signature(shape.types, collection.element.as_nullable())
-    if isinstance(collection, MapType):
+    if isinstance(collection, MapType) and root_of(index) is not R.NULL:
         key = _fitting(index, collection.key)
         return None if key is None else Signature((collection, key), collection.value.as_nullable())
     if root_of(collection) is R.VARIANT and either(INTEGER, TEXT)(index) is not None:
@@ -130,8 +136,11 @@ def _texts(kind: LogicalType) -> LogicalType | None:
 
 def _sortable(kind: LogicalType) -> LogicalType | None:
     """An array of elements that have an order."""
-    is_sortable = isinstance(kind, ArrayType) and not isinstance(kind.element, RowType | MapType | StructuredType)
-    return kind if is_sortable else None
+    return kind if isinstance(kind, ArrayType) and _ORDERED(kind.element) is not None else None
+
+
+_ORDERED: Final = either(TEXT_OR_BINARY, NUMERIC, DATETIME, an_interval)
+_FLAG: Final = nullable(CONDITION, BOOLEAN)
 
 
 def _known(_: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
@@ -167,7 +176,7 @@ _ARRAYS: Final = (
     _define("ARRAY_MIN", takes(_sortable, result=_maybe_element), collections.array_min, "ARRAY_MIN(array)"),
     _define(
         "ARRAY_SORT",
-        takes(_sortable, CONDITION, CONDITION, optional=2, result=_SAME),
+        takes(_sortable, _FLAG, _FLAG, optional=2, result=_SAME),
         collections.array_sort,
         "ARRAY_SORT(array[, ascending[, nulls first]])",
     ),
@@ -179,7 +188,7 @@ _ARRAYS: Final = (
     ),
     _define(
         "ARRAY_JOIN",
-        takes(_texts, TEXT, TEXT, optional=1, result=gives(STRING)),
+        takes(_texts, A_TEXT, A_TEXT, optional=1, result=gives(STRING)),
         collections.array_join,
         "ARRAY_JOIN(array of texts, delimiter[, text for NULL])",
     ),

@@ -68,6 +68,7 @@ class FunctionDefinition:
         kernel: the kernel of a scalar function.
         usage: its signature for messages and the reference page: ``SUBSTRING(text, start[, length])``.
         user: the Python function behind a user-defined one.
+        late: the type rule of calls that are refused only when they are planned, as in Flink.
     """
 
     name: str
@@ -78,6 +79,7 @@ class FunctionDefinition:
     kernel: Kernel | None = None
     usage: str = ""
     user: UserFunction | None = None
+    late: TypeRule | None = None
 
     @property
     def options(self) -> Options:

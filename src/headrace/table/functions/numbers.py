@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headrace.common.logical_types import LogicalType
+from headrace.common.logical_types import ArrayType, LogicalType, MapType, MultisetType
 from headrace.table.functions.definitions import CallShape, Determinism, FunctionDefinition, Signature, TypeRule
 from headrace.table.functions.kernels import comparison, mathematics, numbers, randomness
 from headrace.table.functions.kernels.kernel import Kernel
@@ -141,18 +141,32 @@ def _nullif(shape: CallShape) -> Signature | None:
     return Signature(shape.types, shape.types[0].as_nullable()) if len(shape.operands) == 2 else None
 
 
-_EXTREME: Final = uniform(lambda shape, types: with_nullability(types[0], anyone_nullable(shape)))
+def _type_text(shape: CallShape) -> Signature | None:
+    """``TYPEOF(value[, in full])``, of which the second argument is a literal."""
+    if len(shape.operands) == 2 and not isinstance(shape.operands[1], Literal):
+        return None
+    return takes(ANY, CONDITION, optional=1, result=maybe(STRING))(shape)
+
+
+_COMMON: Final = uniform(lambda shape, types: with_nullability(types[0], anyone_nullable(shape)))
+
+
+def _extreme(shape: CallShape) -> Signature | None:
+    """The largest or smallest of values that have an order."""
+    has_none = any(isinstance(kind, ArrayType | MapType | MultisetType) for kind in shape.types)
+    return None if has_none else _COMMON(shape)
+
 
 _CHOICES: Final = (
     _define("COALESCE", _coalesced, comparison.coalesce, "COALESCE(value, ...)"),
     _define("IFNULL", _ifnull, comparison.coalesce, "IFNULL(value, other)"),
     _define("NULLIF", _nullif, comparison.nullif, "NULLIF(value, other)"),
     _define("IF", _if, comparison.choose, "IF(condition, value, other)"),
-    _define("GREATEST", _EXTREME, comparison.greatest, "GREATEST(value, ...)"),
-    _define("LEAST", _EXTREME, comparison.least, "LEAST(value, ...)"),
+    FunctionDefinition("GREATEST", _extreme, kernel=comparison.greatest, usage="GREATEST(value, ...)", late=_COMMON),
+    FunctionDefinition("LEAST", _extreme, kernel=comparison.least, usage="LEAST(value, ...)", late=_COMMON),
     _define(
         "TYPEOF",
-        takes(ANY, either(CONDITION), optional=1, result=maybe(STRING)),
+        _type_text,
         comparison.type_of,
         "TYPEOF(value[, in full])",
     ),

@@ -3,8 +3,17 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.common.logical_types import ArrayType, AtomicType, IntervalType, IntervalUnit, LogicalType, RowType
-from headrace.table.functions.definitions import CallShape, FunctionDefinition, Signature
+from headrace.common.logical_types import (
+    ArrayType,
+    AtomicType,
+    IntervalType,
+    IntervalUnit,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from headrace.table.functions.definitions import CallShape, FunctionDefinition, Signature, TypeRule
 from headrace.table.functions.kernels.table import OPERATORS as KERNELS
 from headrace.table.functions.rules import (
     ANY,
@@ -26,6 +35,7 @@ from headrace.table.functions.types import (
     CHARACTERS,
     DATETIMES,
     EXACTS,
+    INTEGERS,
     NUMERICS,
     R,
     added,
@@ -108,7 +118,13 @@ def _intervals(shape: CallShape) -> Signature | None:
 
 
 def _scaled(shape: CallShape) -> Signature | None:
-    """An interval times a number."""
+    """An interval times a whole number."""
+    found = _scaled_by_any(shape)
+    return found if any(is_in(kind, INTEGERS) for kind in shape.types) else None
+
+
+def _scaled_by_any(shape: CallShape) -> Signature | None:
+    """An interval times any number."""
     if len(shape.operands) != 2:
         return None
     interval = next((kind for kind in shape.types if isinstance(kind, IntervalType)), None)
@@ -119,7 +135,7 @@ def _scaled(shape: CallShape) -> Signature | None:
 
 def _shrunk(shape: CallShape) -> Signature | None:
     """An interval divided by a number."""
-    return _scaled(shape) if shape.types and isinstance(shape.types[0], IntervalType) else None
+    return _scaled_by_any(shape) if shape.types and isinstance(shape.types[0], IntervalType) else None
 
 
 def _shifted_back(shape: CallShape) -> Signature | None:
@@ -186,21 +202,28 @@ def _arrays(shape: CallShape) -> Signature | None:
 _SIGN: Final = takes(either(NUMERIC, an_interval), result=like_argument())
 
 
-def _define(name: str, rule: Callable[[CallShape], Signature | None], usage: str) -> FunctionDefinition:
-    return FunctionDefinition(name, rule, kernel=KERNELS[name], usage=usage)
+def _define(name: str, rule: TypeRule, usage: str, late: TypeRule | None = None) -> FunctionDefinition:
+    return FunctionDefinition(name, rule, kernel=KERNELS[name], usage=usage, late=late)
+
+
+def _ordered(shape: CallShape) -> Signature | None:
+    """The comparison of values that have an order."""
+    has_none = any(isinstance(kind, ArrayType | MapType | MultisetType) for kind in shape.types)
+    return None if has_none else _comparison(shape)
 
 
 OPERATORS: Final = (
     _define("+", one_of(_arithmetic(added), _shifted, _intervals, _SIGN), "number + number, time + interval"),
     _define("-", one_of(_arithmetic(added), _shifted_back, _intervals, _SIGN), "number - number, time - interval"),
-    _define("*", one_of(_arithmetic(multiplied), _scaled), "number * number, interval * number"),
+    _define("*", one_of(_arithmetic(multiplied), _scaled), "number * number, interval * integer", late=_scaled_by_any),
     _define("/", one_of(_arithmetic(divided), _shrunk), "number / number, interval / number"),
     _define("MOD", _modulo, "exact number % exact number"),
     _define("MINUS_DATE", _difference, "(time - time) unit"),
     _define("||", one_of(_concatenated, _arrays), "text || text, binary || binary"),
+    *(_define(name, _comparison, f"a {name} b, of types that can be compared") for name in ("=", "<>")),
     *(
-        _define(name, _comparison, f"a {name} b, of types that can be compared")
-        for name in ("=", "<>", "<", "<=", ">", ">=")
+        _define(name, _ordered, f"a {name} b, of types that can be compared", late=_comparison)
+        for name in ("<", "<=", ">", ">=")
     ),
     *(
         _define(name, _distinctness, f"a {name} b, of types that can be compared")

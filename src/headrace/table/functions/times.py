@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from headrace.common.logical_types import AtomicType, LogicalType
+from headrace.common.logical_types import AtomicType, IntervalType, LogicalType
 from headrace.table.functions.definitions import CallShape, Determinism, FunctionDefinition, Signature, TypeRule
 from headrace.table.functions.kernels.table import TIMES as KERNELS
+from headrace.table.functions.kernels.zones import is_zone
 from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.rules import (
     A_BIGINT,
@@ -15,6 +16,7 @@ from headrace.table.functions.rules import (
     MOMENT,
     NUMERIC,
     TEXT,
+    ZONED,
     always,
     an_interval,
     anyone_nullable,
@@ -103,11 +105,51 @@ def _added(shape: CallShape) -> Signature | None:
     return Signature(shape.types, with_nullability(kind, anyone_nullable(shape)))
 
 
+_OF_TIME: Final = frozenset(("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND"))
+"""The fields that a TIME has."""
+
+
+def _field(shape: CallShape) -> Signature | None:
+    """``EXTRACT(unit FROM time)``."""
+    if len(shape.operands) != 1 or either(DATETIME, an_interval)(shape.types[0]) is None:
+        return None
+    unit = dict(shape.options).get("unit")
+    if A_TIME(shape.types[0]) is not None and unit is not None and unit.name not in _OF_TIME:
+        return None
+    return Signature(shape.types, with_nullability(BIGINT, shape.types[0].nullable))
+
+
+def _between(shape: CallShape) -> Signature | None:
+    """``TIMESTAMPDIFF(unit, from, to)``: points in time and what clocks show have nothing between them."""
+    if len(shape.operands) != 2 or any(DATETIME(kind) is None for kind in shape.types):
+        return None
+    if (ZONED(shape.types[0]) is None) is not (ZONED(shape.types[1]) is None):
+        return None
+    return Signature(shape.types, with_nullability(INT, anyone_nullable(shape)))
+
+
+def _periods(shape: CallShape) -> Signature | None:
+    """``OVERLAPS`` of two periods of the same kind of time."""
+    kinds = (*(DATETIME, either(DATETIME, an_interval)) * 2,)
+    times = {root_of(kind) for kind in shape.types if not isinstance(kind, IntervalType)}
+    return takes(*kinds, result=gives(BOOLEAN))(shape) if len(times) == 1 else None
+
+
+def _seconds(kind: LogicalType) -> LogicalType | None:
+    return None if root_of(kind) is R.NULL else A_BIGINT(kind)
+
+
 def _instant(shape: CallShape) -> Signature | None:
     """``TO_TIMESTAMP_LTZ``: as many digits as are counted in, three at least."""
     precision = 3
     if len(shape.operands) == 2 and isinstance(shape.operands[1], Literal) and INTEGER(shape.types[1]) is not None:
-        precision = max(3, min(shape.operands[1].value or 0, 9))
+        given = shape.operands[1].value or 0
+        if not 0 <= given <= _MOST_DIGITS:
+            return None
+        precision = max(3, given)
+    zone = shape.operands[2] if len(shape.operands) == 3 else None
+    if isinstance(zone, Literal) and isinstance(zone.value, str) and not is_zone(zone.value):
+        return None
     kind = maybe(timestamp_ltz(precision))
     rules = (
         takes(NUMERIC, INTEGER, optional=1, result=kind),
@@ -115,6 +157,8 @@ def _instant(shape: CallShape) -> Signature | None:
     )
     return one_of(*rules)(shape)
 
+
+_MOST_DIGITS: Final = 9
 
 _WINDOW: Final = takes(MOMENT, an_interval, A_TIME, optional=1, result=like_argument())
 _HOP: Final = takes(MOMENT, an_interval, an_interval, A_TIME, optional=1, result=like_argument())
@@ -134,7 +178,7 @@ TIMES: Final = (
         "UNIX_TIMESTAMP([text[, format]])",
     ),
     _define(
-        "FROM_UNIXTIME", takes(A_BIGINT, TEXT, optional=1, result=maybe(STRING)), "FROM_UNIXTIME(seconds[, format])"
+        "FROM_UNIXTIME", takes(_seconds, TEXT, optional=1, result=maybe(STRING)), "FROM_UNIXTIME(seconds[, format])"
     ),
     _define(
         "DATE_FORMAT", takes(either(MOMENT, TEXT), TEXT, result=maybe(STRING)), "DATE_FORMAT(timestamp or text, format)"
@@ -145,20 +189,26 @@ TIMES: Final = (
         "TO_TIMESTAMP_LTZ", _instant, "TO_TIMESTAMP_LTZ(number[, precision]), TO_TIMESTAMP_LTZ(text[, format[, zone]])"
     ),
     _define("TO_DATE", takes(TEXT, TEXT, optional=1, result=maybe(DATE)), "TO_DATE(text[, format])"),
-    _define("EXTRACT", takes(either(DATETIME, an_interval), result=gives(BIGINT)), "EXTRACT(unit FROM time)"),
+    _define("EXTRACT", _field, "EXTRACT(unit FROM time)"),
     _define("FLOOR", _rounded, "FLOOR(number), FLOOR(time TO unit)"),
     _define("CEIL", _rounded, "CEIL(number), CEIL(time TO unit)"),
-    _define(
-        "OVERLAPS",
-        takes(*(CALENDAR, either(CALENDAR, an_interval)) * 2, result=gives(BOOLEAN)),
-        "(time, time or interval) OVERLAPS (time, time or interval)",
-    ),
+    _define("OVERLAPS", _periods, "(time, time or interval) OVERLAPS (time, time or interval)"),
     _define("TIMESTAMPADD", _added, "TIMESTAMPADD(unit, count, time)"),
-    _define("TIMESTAMPDIFF", takes(DATETIME, DATETIME, result=gives(INT)), "TIMESTAMPDIFF(unit, from, to)"),
-    *(_define(name, takes(DATETIME, result=gives(BIGINT)), f"{name}(time)") for name in ("YEAR", "QUARTER", "MONTH")),
+    FunctionDefinition(
+        "TIMESTAMPDIFF",
+        _between,
+        kernel=KERNELS.get("TIMESTAMPDIFF"),
+        usage="TIMESTAMPDIFF(unit, from, to)",
+        late=takes(DATETIME, DATETIME, result=gives(INT)),
+    ),
+    *(_define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(time)") for name in ("YEAR", "QUARTER", "MONTH")),
+    *(
+        _define(name, takes(either(CALENDAR, an_interval), result=gives(BIGINT)), f"{name}(time)")
+        for name in ("WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK")
+    ),
     *(
         _define(name, takes(either(DATETIME, an_interval), result=gives(BIGINT)), f"{name}(time)")
-        for name in ("WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK", "HOUR", "MINUTE", "SECOND")
+        for name in ("HOUR", "MINUTE", "SECOND")
     ),
     _planner("SOURCE_WATERMARK", takes(result=maybe(_MOMENT)), "SOURCE_WATERMARK()"),
     _planner("CURRENT_DATABASE", takes(result=always(STRING)), "CURRENT_DATABASE()"),

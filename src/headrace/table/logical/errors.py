@@ -19,7 +19,7 @@ class SinkConflictError(InvalidProgramError):
 
 
 class NoCastError(InvalidProgramError):
-    """There is no cast from one type to another."""
+    """There is no cast from one type to another, and a function in place of it."""
 
 
 class TableDefinitionError(InvalidProgramError):

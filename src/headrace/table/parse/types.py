@@ -61,6 +61,11 @@ _ATOMIC: Final = {
 _VARYING: Final = {TypeWord.CHAR: TypeWord.VARCHAR, TypeWord.BINARY: TypeWord.VARBINARY}
 
 UNITS: Final = {unit.value: unit for unit in TimeUnit}
+_ODBC_UNITS: Final = {
+    f"SQL_TSI_{name}": TimeUnit[name]
+    for name in ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+}
+"""Other names of units in TIMESTAMPADD and TIMESTAMPDIFF."""
 INTERVAL_UNITS: Final = {
     form: unit
     for unit in (
@@ -244,7 +249,11 @@ class TypeParser(TokenCursor):
     def unit(self) -> TimeUnit:
         """A unit in the singular."""
         if not self.at_any(UNITS):
-            self._refuse_unit()
+            unit = _ODBC_UNITS.get(self.token.text.upper())
+            if unit is None:
+                self._refuse_unit()
+            self.advance()
+            return unit
         return UNITS[self.advance().kind]
 
     def _refuse_unit(self) -> NoReturn:

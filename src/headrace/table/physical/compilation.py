@@ -28,7 +28,7 @@ def compiled_all(scalars: Sequence[Scalar], schema: Schema, settings: Configurat
     """Scalars over columns as expressions of the graph.
 
     Raises:
-        NoCastError: when there is no such cast.
+        NoCastError: when there is no such cast, and a function in place of it.
         PlanningError: when a scalar cannot be computed for another reason.
     """
     compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), settings.get(LOCAL_TIME_ZONE))

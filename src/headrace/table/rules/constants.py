@@ -119,7 +119,16 @@ def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
         if isinstance(scalar, Call) and scalar.function == "/" and _is_zero(scalar.operands[1]):
             raise PlanningError("Division by zero") from None
         return scalar
-    return Literal(_python(found, scalar), type=scalar.type)
+    return Literal(_python(found, scalar), type=scalar.type) if _is_portable(found) else scalar
+
+
+def _is_portable(found: pa.Scalar) -> bool:
+    """Return whether Python can hold the constant: it has no dates beyond the year 9999."""
+    try:
+        found.as_py()
+    except (OverflowError, ValueError):
+        return False
+    return True
 
 
 def _is_zero(scalar: Scalar) -> bool:

@@ -23,13 +23,25 @@ from headrace.table.functions.kernels.kernel import (
 _NESTED: Final = (pa.types.is_list, pa.types.is_map, pa.types.is_struct)
 
 
-def compared(function: Callable[[Datum, Datum], Datum]) -> Kernel:
-    """A kernel that compares values of one kind."""
+def compared(function: Callable[[Datum, Datum], Datum], by_order: Callable[[int], bool]) -> Kernel:
+    """A kernel that compares values of one kind; rows by their first different field, in which NULL is the smallest."""
 
     def compute(_: Invocation, left: Datum, right: Datum) -> Datum:
+        if pa.types.is_struct(left.type):
+            return map_rows(lambda *rows: by_order(_order_of(*rows)), BOOLEAN, left, right)
         return function(*aligned(left, right))
 
     return compute
+
+
+def _order_of(left: Any, right: Any) -> int:
+    """Less than, equal to or more than 0 as the left value is before, equal to or behind the right one."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        pairs = zip(left.values(), right.values(), strict=True)
+        return next((order for pair in pairs if (order := _order_of(*pair))), 0)
+    if left is None or right is None:
+        return (left is not None) - (right is not None)
+    return int(left > right) - int(left < right)
 
 
 def aligned(left: Datum, right: Datum) -> tuple[Datum, Datum]:
@@ -96,10 +108,10 @@ def _comparable(value: Any) -> Any:
 
 equal: Final = _nested_or(pc.equal, lambda left, right: bool(left == right))
 not_equal: Final = _nested_or(pc.not_equal, lambda left, right: bool(left != right))
-less: Final = compared(pc.less)
-less_equal: Final = compared(pc.less_equal)
-greater: Final = compared(pc.greater)
-greater_equal: Final = compared(pc.greater_equal)
+less: Final = compared(pc.less, lambda order: order < 0)
+less_equal: Final = compared(pc.less_equal, lambda order: order <= 0)
+greater: Final = compared(pc.greater, lambda order: order > 0)
+greater_equal: Final = compared(pc.greater_equal, lambda order: order >= 0)
 
 
 def is_distinct(call: Invocation, left: Datum, right: Datum) -> Datum:

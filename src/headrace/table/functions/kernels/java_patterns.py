@@ -48,12 +48,13 @@ _PIECES: Final = re.compile(
     re.DOTALL,
 )
 
-_SPELLINGS: Final = {"\\z": "\\Z", "\\h": "[ \\t\\xa0\\u1680\\u180e\\u2000-\\u200a\\u202f\\u205f\\u3000]", "\\R": "(?:\\r\\n|[\\n\\r])"}
+_SPACES: Final = r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
+_SPELLINGS: Final = {r"\z": r"\Z", r"\h": f"[{_SPACES}]", r"\R": r"(?:\r\n|[\n\r])"}
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A regular expression of Java, in which classes such as ``\\w`` are those of ASCII.
+    r"""A regular expression of Java, in which classes such as ``\w`` are those of ASCII.
 
     Raises:
         re.error: when it is none.
@@ -142,7 +143,7 @@ def _member(found: re.Match[str]) -> str:
 
 
 def _members(found: re.Match[str]) -> str:
-    """The characters that ``\\p{...}`` stands for.
+    r"""The characters that ``\p{...}`` stands for.
 
     Raises:
         re.error: when no class has the name.

@@ -83,8 +83,10 @@ def json_path(text: str) -> JsonPath:
     mode = _MODE.fullmatch(text)
     path = (mode[2] if mode else text).strip()
     steps, end = [], 1
-    if not path.startswith("$"):
-        raise PathError(f"a path into JSON begins with $: {text!r}")
+    if not path:
+        raise PathError("a path into JSON is empty")
+    if path[0] not in "$@":
+        path = f"$.{path}"
     while end < len(path):
         found = _STEP.match(path, end)
         if found is None:
@@ -164,7 +166,7 @@ _FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 def _function(name: str) -> Step:
     function = _FUNCTIONS[name]
-    return lambda value: iter([function(value)] if isinstance(value, list | dict | str) else [])
+    return lambda value: iter([function(value) if isinstance(value, list | dict) else None])
 
 
 _COMPARISON: Final = re.compile(r"\s*@(?P<path>[^\s=!<>~]*)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<value>.+?))?\s*")

@@ -26,6 +26,19 @@ def parsed(text: str) -> Any:
     return _DECODER.decode(text)
 
 
+def first_of(text: str) -> Any:
+    """The first value of a text; what stands behind it does not matter, as in Flink.
+
+    Raises:
+        ValueError: when the text does not begin with JSON.
+    """
+    text = text.lstrip()
+    value, end = _DECODER.raw_decode(text)
+    if end < len(text) and not isinstance(value, str | list | dict) and not text[end].isspace():
+        raise ValueError(f"{text[: end + 1]!r} is not JSON")
+    return value
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
@@ -59,7 +72,7 @@ _NOTHING: Final = object()
 
 @lru_cache(maxsize=64)
 def _parsed_once(text: str) -> Any:
-    return parsed(text)
+    return first_of(text)
 
 
 def _found(text: str, path: JsonPath) -> Any:
@@ -110,6 +123,8 @@ def json_value(call: Invocation, text: Datum, path: Datum, *defaults: Datum) -> 
                 raise PathError(f"the path {where!r} leads to no scalar")
         except ValueError as error:
             return others[-1] if _behaviour(call, "on_error", "NULL", error) == "DEFAULT" else None
+        if found is None and path.is_strict:
+            return None  # it leads to a null, and not to nothing
         if found is None or isinstance(found, dict | list):
             nothing = _behaviour(call, "on_empty", "NULL", f"the path {where!r} leads to no scalar")
             return others[0] if nothing == "DEFAULT" else None
@@ -190,8 +205,7 @@ def is_json(kind: str, *, negated: bool = False) -> Kernel:
 
     def of_row(text: str | None) -> bool:
         try:
-            # Text behind the first value does not matter, as in Flink.
-            return (text is not None and test(_DECODER.raw_decode(text.lstrip())[0])) is not negated
+            return (text is not None and test(first_of(text))) is not negated
         except ValueError:
             return negated
 

@@ -250,7 +250,8 @@ def split_by(pattern: str, text: str, limit: int = 0) -> list[str]:
         regex = compiled(pattern)
     except re.error as error:
         raise ValueError(f"the pattern {pattern!r} is wrong: {error}") from None
-    parts, end = [], 0
+    parts: list[str] = []
+    end = 0
     for found in regex.finditer(text):
         if found.end() == 0:
             continue

@@ -214,7 +214,7 @@ def _between(call: Invocation, left: Datum, right: Datum) -> Datum:
         return _months_between(call, right, left)
 
     def compute(later: pa.Array, earlier: pa.Array) -> pa.Array:
-        between = moments_of(later, "UTC").micros - moments_of(earlier, "UTC").micros
+        between = (moments_of(later, "UTC").micros // 1000 - moments_of(earlier, "UTC").micros // 1000) * 1000
         return from_numpy(between, pa.int64(), null_mask(later, earlier)).cast(call.storage)
 
     return on_arrays(compute)(left, right)
@@ -277,4 +277,5 @@ def overlaps(call: Invocation, *ends: Datum) -> Datum:
 def _period(call: Invocation, start: Datum, end: Datum) -> tuple[Datum, Datum]:
     if not is_temporal(end):
         end = _moved(replace(call, result=call.operands[0]), start, end, 1)
-    return pc.min_element_wise(start, end, skip_nulls=False), pc.max_element_wise(start, end, skip_nulls=False)
+    is_in_order = pc.fill_null(pc.less_equal(start, end), False)  # so an unknown end is the second one
+    return pc.if_else(is_in_order, start, end), pc.if_else(is_in_order, end, start)

@@ -90,11 +90,27 @@ def written(at: Moments, pattern: str, offsets: Numbers | None = None, dialect: 
     if place >= 0 and len(at.micros) and at.micros.min() >= _FIRST_SHOWN and at.micros.max() < _END_SHOWN:
         shown = pa.array(at.micros, pa.int64(), mask=at.mask).cast(pa.timestamp("us")).cast(TEXT)
         return pc.utf8_slice_codeunits(shown, place, place + len(pattern))
-    parts = [_written_piece(piece, at, offsets, dialect or {}) for piece in _pieces(pattern)]
+    parts = _written_pieces(at, pattern, offsets, dialect)
     if not any(isinstance(part, pa.Array) for part in parts):
         parts.append(pa.repeat(EMPTY, len(at.micros)))
     made = pc.binary_join_element_wise(*parts, EMPTY)
     return made if at.mask is None else pc.if_else(pa.array(at.mask), pa.scalar(None, TEXT), made)
+
+
+def _written_pieces(
+    at: Moments, pattern: str, offsets: Numbers | None, dialect: Dialect | None
+) -> list[pa.Array | pa.Scalar]:
+    parts, width = [], 0
+    for piece in _pieces(pattern):
+        if piece.letter == "p" and dialect is None:
+            width = piece.width  # of what comes next
+            continue
+        part = _written_piece(piece, at, offsets, dialect or {})
+        if not piece.letter and dialect is None:
+            part = pa.scalar(piece.text.replace("[", "").replace("]", ""), TEXT)  # optional parts are written
+        parts.append(pc.utf8_lpad(part, width=width, padding=" ") if width else part)
+        width = 0
+    return parts
 
 
 def _written_once(at: Moments, pattern: str, dialect: Dialect | None) -> pa.Array | None:
@@ -120,7 +136,7 @@ def _finest_unit(pattern: str) -> int:
     letters = {piece.letter for piece in _pieces(pattern)}
     if letters & set("SnAN"):
         return 0
-    units = ((set("s"), "SECOND"), (set("m"), "MINUTE"), (set("HkKha"), "HOUR"))
+    units = ((set("s"), "SECOND"), (set("mB"), "MINUTE"), (set("HkKha"), "HOUR"))
     return next((MICROS[unit] for found, unit in units if letters & found), MICROS_PER_DAY)
 
 
@@ -168,9 +184,7 @@ _NUMBERS: Final[dict[str, Callable[[Moments], Numbers]]] = {
     "n": lambda at: at.of_day % MICROS["SECOND"] * 1000 + (0 if at.nanos is None else at.nanos),
     "A": lambda at: at.of_day // 1000,
     "N": lambda at: at.of_day * 1000 + (0 if at.nanos is None else at.nanos),
-    "Q": lambda at: (at.month + 2) // 3,
-    "q": lambda at: (at.month + 2) // 3,
-    "F": lambda at: (at.day - 1) // 7 + 1,
+    "F": lambda at: (at.day - 1) % 7 + 1,
 }
 
 
@@ -212,6 +226,27 @@ def _weekday_number(at: Moments, width: int) -> pa.Array:
     return digits((at.weekday + 1) % 7 + 1, width) if width < 3 else _name(_DAY_NAMES, at.weekday, width)
 
 
+def _quarter(at: Moments, width: int) -> pa.Array:
+    if width > 5:
+        raise pa.ArrowInvalid(f"patterns of dates have no letter Q {width} times")
+    number = (at.month + 2) // 3
+    if width not in (3, 4):
+        return digits(number, 1 if width == 5 else width)
+    names = ("1st", "2nd", "3rd", "4th")
+    shown = [f"{name} quarter" if width == 4 else f"Q{name[0]}" for name in names]
+    return pa.array(shown).take(pa.array(number - 1))
+
+
+def _period(at: Moments, _: int) -> pa.Array:
+    """The part of the day in English, in which midnight and noon are minutes."""
+    minute = at.of_day // MICROS["MINUTE"]
+    names = ("midnight", "at night", "in the morning", "noon", "in the afternoon", "in the evening")
+    place = np.select(
+        [minute == 0, minute == 720, minute < 360, minute < 720, minute < 1080, minute < 1260], [0, 3, 1, 2, 4, 5], 1
+    )
+    return pa.array(names).take(pa.array(place))
+
+
 _WORDS: Final[dict[str, Callable[[Moments, int], pa.Array]]] = {
     "M": _month,
     "L": _month,
@@ -221,10 +256,22 @@ _WORDS: Final[dict[str, Callable[[Moments, int], pa.Array]]] = {
     "a": lambda at, _: pa.array(["AM", "PM"]).take(pa.array(at.of_day // (MICROS_PER_DAY // 2))),
     "G": lambda at, _: pa.array(["BC", "AD"]).take(pa.array((at.year > 0).astype(np.int64))),
     "S": _fraction,
+    "Q": _quarter,
+    "q": _quarter,
+    "B": _period,
 }
 
 
+def _illegal(letter: str) -> Callable[[Moments, int], pa.Array]:
+    def refuse(_: Moments, __: int) -> pa.Array:
+        raise pa.ArrowInvalid(f"patterns of dates of Java's old class have no letter {letter!r}")
+
+    return refuse
+
+
 SIMPLE_DATE_FORMAT: Final[Dialect] = {
+    **{letter: _illegal(letter) for letter in "QqBecAnNpVOx"},
+    "F": lambda at, width: digits((at.day - 1) // 7 + 1, width),
     "u": lambda at, width: digits(at.weekday + 1, width),
     "y": lambda at, width: digits(at.year % 100 if width == 2 else np.abs(at.year), width),
     "S": lambda at, width: digits(at.of_day % MICROS["SECOND"] // 1000, width),

@@ -44,7 +44,7 @@ from headrace.table.functions.kernels.time_patterns import (
 )
 from headrace.table.functions.kernels.zones import known_zone, offsets_of, to_local, to_utc
 
-_SMALLEST: Final = np.iinfo(np.int64).min
+_SMALLEST: Final = -(1 << 63)
 
 _DATE: Final = re.compile(r"\s*(\d{1,4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _TIME: Final = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?")
@@ -147,7 +147,7 @@ def convert_tz(call: Invocation, text: Datum, source: Datum, target: Datum) -> D
     one, other = known_zone(source.as_py()), known_zone(target.as_py())
 
     def compute(shown: pa.Array) -> pa.Array:
-        local = to_local(to_utc(to_numpy(shown), one), other)
+        local = to_local(to_utc(to_numpy(shown), one, is_later=True), other)
         return written(Moments(local, null_mask(shown)), DEFAULT)
 
     return on_arrays(compute)(_lenient_micros(text, DEFAULT))
@@ -264,7 +264,9 @@ def unix_timestamp(call: Invocation, text: Datum, pattern: Datum | None = None) 
     if shape is None:
         return constant(None, pa.int64())
     micros = _lenient_micros(text, shape)
-    seconds = numeric(lambda local: to_utc(local, call.time_zone) // MICROS["SECOND"], pa.int64(), micros)
+    seconds = numeric(
+        lambda local: to_utc(local, call.time_zone, is_later=True) // MICROS["SECOND"], pa.int64(), micros
+    )
     return pc.if_else(pc.and_(pc.is_null(micros), pc.is_valid(text)), constant(_SMALLEST, pa.int64()), seconds)
 
 
@@ -277,30 +279,47 @@ def to_timestamp_ltz(call: Invocation, value: Datum, *more: Datum) -> Datum:
     if pa.types.is_string(value.type):
         return _ltz_of_text(call, value, *more)
     precision = more[0] if more else constant(3, pa.int32())
-    if pa.types.is_integer(value.type) and isinstance(precision, pa.Scalar) and precision.as_py() in _EXACT_DIGITS:
-        factor = constant(10 ** (_MOST_EXACT_DIGITS - precision.as_py()), pa.int64())
-        return pc.multiply_checked(value.cast(pa.int64()), factor).cast(call.storage)
-    return map_rows(_ltz_micros, pa.int64(), value, precision).cast(call.storage)
+    unit = 9 if call.storage.unit == "ns" else 6
+    if pa.types.is_integer(value.type) and isinstance(precision, pa.Scalar) and precision.is_valid:
+        counted = precision.as_py()
+        known = _within_years(value.cast(pa.int64()), counted)
+        if counted <= unit:
+            return pc.multiply_checked(known, constant(10 ** (unit - counted), pa.int64())).cast(call.storage)
+    return map_rows(partial(_ltz_count, unit), pa.int64(), value, precision).cast(call.storage)
 
 
-_MOST_EXACT_DIGITS: Final = 6
-_EXACT_DIGITS: Final = range(_MOST_EXACT_DIGITS + 1)
-"""The digits behind the second that microseconds have."""
+def _within_years(value: Datum, precision: int) -> Datum:
+    """The numbers that are points in time of the years 1 to 9999; NULL for others, as in Flink."""
+    low = max(_FIRST_SECOND * 10**precision, _SMALLEST)
+    high = min(_END_SECOND * 10**precision - 1, ~_SMALLEST)
+    is_known = pc.and_(
+        pc.greater_equal(value, constant(low, pa.int64())), pc.less_equal(value, constant(high, pa.int64()))
+    )
+    return pc.if_else(is_known, value, constant(None, pa.int64()))
 
 
-def _ltz_micros(number: float | Decimal, precision: int) -> int:
-    """A double has a fraction, up to the digits of the result; a decimal has none, as in Flink."""
+_FIRST_SECOND: Final = -62_135_596_800
+_END_SECOND: Final = 253_402_300_800
+
+
+def _ltz_count(unit: int, number: float | Decimal, precision: int) -> int | None:
+    """The number in so many digits behind the second.
+
+    A double has a fraction, up to the digits of the result; a decimal has none, as in Flink.
+    """
     if not 0 <= precision <= 9:
         raise ValueError(f"TO_TIMESTAMP_LTZ counts seconds (0) to nanoseconds (9), not {precision}")
     digits = max(precision, 3)
     whole = number if isinstance(number, float) else int(number)
-    micros: int = int(whole * 10 ** (digits - precision)) * MICROS["SECOND"] // 10**digits
-    return micros
+    count: int = int(whole * 10 ** (digits - precision)) * 10**unit // 10**digits
+    return count if _FIRST_SECOND <= count // 10**unit < _END_SECOND else None
 
 
 def _ltz_of_text(call: Invocation, text: Datum, *more: Datum) -> Datum:
-    def of_row(value: str, pattern: str = DEFAULT, zone: str = "UTC") -> int:
+    def of_row(value: str, pattern: str = DEFAULT, zone: str = "UTC") -> int | None:
         micros = _by_pattern(value, pattern)
+        if micros is None and more:
+            return None
         if micros is None:
             raise ValueError(f"{value!r} is not a time of the pattern {pattern!r}")
         return int(to_utc(np.array([micros]), zone)[0])

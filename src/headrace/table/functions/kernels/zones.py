@@ -43,13 +43,52 @@ def zone_of(name: str) -> tzinfo:
         raise ValueError(f"there is no time zone {name!r}") from None
 
 
-def known_zone(name: str) -> str:
-    """The name of a time zone, or of UTC where there is none of that name, as Java's old classes have it."""
+def is_zone(name: str) -> bool:
+    """Return whether there is a time zone of a name."""
     try:
         zone_of(name)
     except ValueError:
-        return "UTC"
-    return name
+        return False
+    return True
+
+
+_SHORT_NAMES: Final = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""The short names of zones of Java's old classes."""
+
+
+def known_zone(name: str) -> str:
+    """The zone of a name as Java's old classes know it, and UTC where they know none.
+
+    They know short names such as PST, and offsets only behind GMT.
+    """
+    whole = _SHORT_NAMES.get(name, name)
+    return "UTC" if whole[:1] in "+-" or not is_zone(whole) else whole
 
 
 def to_local(instants: Numbers, zone: str) -> Numbers:
@@ -58,13 +97,18 @@ def to_local(instants: Numbers, zone: str) -> Numbers:
     return instants if kind is UTC else instants + _offsets(instants, lambda second: _offset_at(second, kind))
 
 
-def to_utc(local: Numbers, zone: str) -> Numbers:
-    """The points in time when a clock of the zone shows these; the first where it does so twice.
+def to_utc(local: Numbers, zone: str, *, is_later: bool = False) -> Numbers:
+    """The points in time when a clock of the zone shows these.
 
     What no clock shows counts on from the time before the gap, as in Java.
+
+    Args:
+        local: what clocks show.
+        zone: the name of the zone.
+        is_later: whether it is the second one where clocks show it twice, as for Java's old classes.
     """
     kind = zone_of(zone)
-    return local if kind is UTC else local - _offsets(local, lambda second: _offset_of(second, kind))
+    return local if kind is UTC else local - _offsets(local, lambda second: _offset_of(second, kind, is_later))
 
 
 def offsets_of(instants: Numbers, zone: str) -> Numbers:
@@ -85,8 +129,10 @@ def _offset_at(second: int, zone: tzinfo) -> int:
     return _seconds(moment.astimezone(zone).utcoffset())
 
 
-def _offset_of(second: int, zone: tzinfo) -> int:
-    return _seconds((_EPOCH + timedelta(seconds=second)).replace(tzinfo=zone).utcoffset())
+def _offset_of(second: int, zone: tzinfo, is_later: bool) -> int:
+    shown = (_EPOCH + timedelta(seconds=second)).replace(tzinfo=zone)
+    first, second_one = _seconds(shown.utcoffset()), _seconds(shown.replace(fold=1).utcoffset())
+    return min(first, second_one) if is_later and first > second_one else first
 
 
 def _seconds(offset: timedelta | None) -> int:
