@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
+from headrace.common.types import RowKind
 from headrace.expressions import Bound
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema, PassingSpec, output_of
 from headrace.operators.base import Operator
@@ -129,17 +130,22 @@ class ReplicateRowsSpec(OperatorSpec):
         return ReplicateRowsOperator(self.result_type)
 
 
+KIND_NAMES: Final = tuple((kind, kind.name) for kind in RowKind)
+
+
 @dataclass(frozen=True, slots=True)
 class KindsToColumnSpec(OperatorSpec):
     """Every record as an insertion, with what it does in a changelog as a text in a column before the others.
 
     Attributes:
         result_type: the type of the records with that column.
+        codes: the text of each kind that there is one for; records of other kinds are left out.
     """
 
     kind: ClassVar[str] = "KindsToColumn"
     ignores_event_time: ClassVar[bool] = True
     result_type: TypeInformation
+    codes: tuple[tuple[RowKind, str], ...] = KIND_NAMES
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         return output_of(self.result_type)
@@ -147,7 +153,7 @@ class KindsToColumnSpec(OperatorSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.row_kinds import KindsToColumnOperator
 
-        return KindsToColumnOperator(self.result_type)
+        return KindsToColumnOperator(self.result_type, dict(self.codes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +163,14 @@ class ColumnToKindsSpec(OperatorSpec):
     Attributes:
         column: its index.
         result_type: the type of the records without it.
+        codes: the kind that each text stands for.
     """
 
     kind: ClassVar[str] = "ColumnToKinds"
     ignores_event_time: ClassVar[bool] = True
     column: int
     result_type: TypeInformation
+    codes: tuple[tuple[RowKind, str], ...] = KIND_NAMES
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         return OutputSchema(self.result_type, has_changes=True)
@@ -170,4 +178,4 @@ class ColumnToKindsSpec(OperatorSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.row_kinds import ColumnToKindsOperator
 
-        return ColumnToKindsOperator(self.column, self.result_type)
+        return ColumnToKindsOperator(self.column, self.result_type, {code: kind for kind, code in self.codes})

@@ -1,6 +1,6 @@
 """Operators that look at what rows do in a changelog."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from headrace.common.types import RowKind
 from headrace.operators.base import Operator
 from headrace.operators.user_code import UserCodeGuard
 
-_NAMES: Final = pa.array([kind.name for kind in sorted(RowKind, key=lambda kind: kind.value)])
+_KINDS: Final = sorted(RowKind, key=lambda kind: kind.value)
 
 
 class KeepRowKindsOperator(Operator):
@@ -47,15 +47,20 @@ class KindsToColumnOperator(Operator):
 
     Args:
         output_type: the type of the records with that column.
+        codes: the text of each kind; records of kinds without one are left out.
     """
 
-    def __init__(self, output_type: TypeInformation) -> None:
+    def __init__(self, output_type: TypeInformation, codes: Mapping[RowKind, str]) -> None:
         super().__init__()
         self._output_type = output_type
+        self._codes = pa.array([codes.get(kind) for kind in _KINDS], pa.string())
+        self._kept = np.array([kind in codes for kind in _KINDS])
 
     def process(self, input_index: int, batch: Batch) -> None:
-        kinds = batch.row_kinds
-        names = _NAMES.take(pa.array(kinds))
+        kept = self._kept[batch.row_kinds]
+        if not kept.all():
+            batch = batch.filter(kept)
+        names = self._codes.take(pa.array(batch.row_kinds))
         made = pa.RecordBatch.from_arrays([names, *batch.columns.columns], schema=layout_of(self._output_type).schema)
         self.output.emit(_with_kinds(batch, self._output_type, made, None))
 
@@ -66,26 +71,29 @@ class ColumnToKindsOperator(Operator):
     Args:
         column: its index.
         output_type: the type of the records without it.
+        codes: the kind that each text stands for.
 
     Raises:
         EvaluationError: when the text of a record is no kind.
     """
 
-    def __init__(self, column: int, output_type: TypeInformation) -> None:
+    def __init__(self, column: int, output_type: TypeInformation, codes: Mapping[str, RowKind]) -> None:
         super().__init__()
         self._column = column
         self._output_type = output_type
+        self._codes = pa.array(list(codes), pa.string())
+        self._kinds = np.array([kind.value for kind in codes.values()], np.int8)
 
     def process(self, input_index: int, batch: Batch) -> None:
         names = batch.columns.column(self._column)
-        kinds = pc.index_in(names, _NAMES)
-        if kinds.null_count:
-            wrong = names.filter(kinds.is_null())[0].as_py()
+        places = pc.index_in(names, self._codes)
+        if places.null_count:
+            wrong = names.filter(places.is_null())[0].as_py()
             with UserCodeGuard(self.context):
-                raise EvaluationError(f"{wrong!r} is no kind of change: there are {', '.join(_NAMES.to_pylist())}")
+                raise EvaluationError(f"{wrong!r} is no kind of change: there are {', '.join(self._codes.to_pylist())}")
         columns = [each for index, each in enumerate(batch.columns.columns) if index != self._column]
         made = pa.RecordBatch.from_arrays(columns, schema=layout_of(self._output_type).schema)
-        values = kinds.to_numpy(zero_copy_only=False).astype(np.int8)
+        values = self._kinds[places.to_numpy(zero_copy_only=False)]
         self.output.emit(_with_kinds(batch, self._output_type, made, values))
 
 

@@ -179,6 +179,7 @@ _INSTEAD: Final[dict[tuple[bool, TypeRoot | None], str]] = {
     (True, TypeRoot.TIMESTAMP_LTZ): "write TO_TIMESTAMP_LTZ(number, precision)",
     (True, TypeRoot.TIMESTAMP): "write TO_TIMESTAMP(FROM_UNIXTIME(seconds))",
     (False, TypeRoot.TIMESTAMP): "write UNIX_TIMESTAMP(CAST(time AS STRING))",
+    (False, TypeRoot.TIMESTAMP_LTZ): "write EXTRACT(EPOCH FROM time)",
 }
 """The function to use in place of a cast between a number and a time, by the direction and the type of the time."""
 

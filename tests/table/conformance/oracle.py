@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.common.batch import Kinds
 from headrace.common.columns import layout_of
 from headrace.common.config_options import ConfigOption, boolean
+from headrace.common.errors import InvalidProgramError
 from headrace.common.logical_types import AtomicType, LogicalType, MapType, RowType, TypeRoot, bigint, string
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
@@ -105,18 +106,25 @@ SINK_MODE = ConfigOption[str | None]("sink-mode", str, None)
 LOOKUP = ConfigOption("lookup", boolean, False)
 
 
+def _mode(text: str) -> ChangelogMode:
+    try:
+        return ChangelogMode.parse(text)
+    except KeyError:
+        raise InvalidProgramError(f"changelog-mode: {text}") from None
+
+
 class OracleConnector(TableConnector):
     optional_options = (CHANGELOG_MODE, SINK_MODE, LOOKUP)
 
     def create_source(self, context: TableContext) -> TableSource:
         options = self.options_of(context)
-        mode = ChangelogMode.parse(options.get(CHANGELOG_MODE))
+        mode = _mode(options.get(CHANGELOG_MODE))
         return OracleTableSource(context.path[-1], context.columns, mode, options.get(LOOKUP))
 
     def create_sink(self, context: TableContext) -> TableSink:
         mode = self.options_of(context).get(SINK_MODE)
         return OracleTableSink(
-            context.path[-1], ChangelogMode.parse(mode or ("I,UA,D" if context.primary_key else "I,UB,UA,D"))
+            context.path[-1], _mode(("I,UA,D" if context.primary_key else "I,UB,UA,D") if mode is None else mode)
         )
 
 

@@ -319,7 +319,7 @@ class CallBinder(ABC):
             return FrameBound(FrameBoundKind(bound.kind.value))
         offset = self.bind(bound.offset)
         if not isinstance(offset, Literal):
-            raise self.context.error(bound.offset, "the offset of a frame is a constant")
+            raise self.context.unplanned(bound.offset, "the offset of a frame is a constant")
         return FrameBound(FrameBoundKind(bound.kind.value), offset)
 
     def _check_frame(self, window: sql.OverWindow, frame: Frame) -> None:

@@ -31,6 +31,9 @@ def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, 
             raise context.unplanned(node, f"there is no hint {hint.name}", misspelt(hint.name, _HINTS))
         if hint.name == "LOOKUP" and "table" not in dict(hint.options):
             raise context.unplanned(node, "the hint LOOKUP needs the option 'table'")
+        if hint.name in ("STATE_TTL", "OPTIONS") and not hint.options:
+            reason = f"the hint {hint.name} takes pairs of a key and a value"
+            raise context.unplanned(node, reason, f"Write {hint.name}('key' = 'value').")
         if hint.name == "STATE_TTL":
             _check_ttl(context, node)
         hints.append(hint)
@@ -47,20 +50,22 @@ def _check_ttl(context: BindContext, node: sql.Hint) -> None:
 
 
 def check_names(context: BindContext, nodes: Sequence[sql.Hint], sources: Sequence[NamedRelation]) -> None:
-    """Refuse hints ``STATE_TTL`` and ``LOOKUP`` of SELECT that name no relation of its FROM, when it is planned."""
+    """Refuse hints of joins and of state that name no relation of its FROM, when it is planned."""
     names = [source.alias for source in sources if source.alias is not None]
     for node in nodes:
         hint = node.name.text.upper()
-        for key in _names_in(hint, node.options):
+        for key in _names_in(hint, node):
             if key.rpartition(".")[2] not in names:
                 reason = f"the hint {hint} names '{key}', which FROM does not have"
                 context.defer(node, reason, misspelt(key, names) or f"There is {', '.join(names)}.")
 
 
-def _names_in(hint: str, options: Sequence[tuple[str, str]]) -> list[str]:
+def _names_in(hint: str, node: sql.Hint) -> list[str]:
     if hint == "LOOKUP":
-        return [dict(options)["table"]]
-    return [key for key, _ in options] if hint == "STATE_TTL" else []
+        return [dict(node.options)["table"]]
+    if hint == "STATE_TTL":
+        return [key for key, _ in node.options]
+    return list(node.items) if hint in JOIN_HINTS else []
 
 
 def lookup_hints(hints: Sequence[Hint], table: str | None) -> tuple[Hint, ...]:

@@ -27,6 +27,7 @@ from headrace.table.logical.relations import (
     Sample,
     Scan,
     Snapshot,
+    Sort,
     Unnest,
     Values,
     WatermarkAssigner,
@@ -125,6 +126,8 @@ class RelationBinder:
         alias = self.context.expansions.alias_of(node)
         relation = self.queries.query(node.query, self.parent)
         names = self.queries.named_columns(node.query, relation)
+        if isinstance(relation, Sort) and relation.limit is None and not relation.offset:
+            relation = relation.input  # nothing outside sees its order
         return FromItem(relation, (NamedRelation(None, relation.schema.renamed(names), generated=alias),))
 
     def _aliased(self, node: sql.AliasedRelation) -> FromItem:
@@ -163,6 +166,8 @@ class RelationBinder:
 
     def _sample(self, node: sql.TableSample) -> FromItem:
         item = self.bind(node.relation)
+        if not node.is_bernoulli:
+            self.context.defer(node, "TABLESAMPLE SYSTEM is not supported", "Write TABLESAMPLE BERNOULLI (...).")
         sample = Sample(item.relation, node.is_bernoulli, str(node.percentage), node.seed)
         return replace(item, relation=sample)
 

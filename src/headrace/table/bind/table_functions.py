@@ -10,6 +10,7 @@ from headrace.common.logical_types import (
     MultisetType,
     RowType,
 )
+from headrace.common.types import RowKind
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.scopes import Scope
@@ -20,6 +21,7 @@ from headrace.table.logical.relations import (
     Aggregate,
     Filter,
     FromChangelog,
+    KindCodes,
     Project,
     Relation,
     Sort,
@@ -45,6 +47,7 @@ _PARAMETERS: Final = {
     "SESSION": ("DATA", "TIMECOL", "GAP"),
 }
 _CHANGELOGS: Final = frozenset({"TO_CHANGELOG", "FROM_CHANGELOG"})
+_CHANGELOG_ARGUMENTS: Final = ("input", "op", "op_mapping")
 _OPTIONAL: Final = "OFFSET"
 _STEPS: Final = ("SLIDE", "STEP")
 _MILLISECOND: Final = 1000
@@ -99,24 +102,62 @@ class TableFunctionBinder:
         if partition_by:
             raise self.context.error(node, f"{node.name} takes rows one by one, without PARTITION BY")
         column = self._kind_column(arguments.get("op"))
+        codes = self._codes(node, arguments.get("op_mapping"))
         if node.name == "TO_CHANGELOG":
-            return ToChangelog(source, column)
+            if column in source.schema.names:
+                raise self.context.error(node, f"the input has a column '{column}' already", "Write op => DESCRIPTOR.")
+            return ToChangelog(source, column, codes)
         if column not in source.schema.names:
             raise self.context.error(node, f"column '{column}' not found", misspelt(column, source.schema.names))
         index = source.schema.names.index(column)
         kind = source.schema[index].type
         if not is_in(kind, CHARACTERS):
             raise self.context.error(node, f"column '{column}' is {kind}, and no text that says the kind of change")
-        return FromChangelog(source, index)
+        return FromChangelog(source, index, codes)
+
+    def _codes(self, node: sql.Call, argument: sql.SqlExpression | None) -> KindCodes:
+        """``op_mapping``: kinds and texts, of which the keys may be several with commas between them."""
+        if argument is None:
+            return ()
+        pairs = self._texts(argument)
+        found: list[tuple[RowKind, str]] = []
+        for key, value in pairs.items():
+            for part in (each.strip() for each in key.split(",")):
+                name, code = (part, value) if node.name == "TO_CHANGELOG" else (value, part)
+                if name not in RowKind.__members__:
+                    advice = misspelt(name, RowKind.__members__) or f"There are {', '.join(RowKind.__members__)}."
+                    raise self.context.error(argument, f"'{name}' is no kind of change", advice)
+                found.append((RowKind[name], code))
+        kinds = (
+            [kind for kind, _ in found] if node.name == "TO_CHANGELOG" else [RowKind[each] for each in pairs.values()]
+        )
+        if len(set(kinds)) < len(kinds):
+            reason = "a kind of change comes twice in op_mapping"
+            raise self.context.error(argument, reason, "Write several codes of one kind as 'c, r'.")
+        if node.name == "FROM_CHANGELOG" and RowKind.UPDATE_AFTER in kinds and RowKind.UPDATE_BEFORE not in kinds:
+            reason = "op_mapping has UPDATE_AFTER, and no UPDATE_BEFORE"
+            raise self.context.error(argument, reason, "Map both: changes of which rows before them are not known.")
+        return tuple(found)
+
+    def _texts(self, argument: sql.SqlExpression) -> dict[str, str]:
+        """The keys and values of ``MAP['a', 'b', ...]``, all of them literals; of equal keys the last one counts."""
+        is_map = isinstance(argument, sql.CollectionConstructor) and argument.kind is sql.ConstructorKind.MAP
+        items = argument.items if isinstance(argument, sql.CollectionConstructor) else ()
+        texts = [item.value for item in items if isinstance(item, sql.StringLiteral)]
+        if not is_map or len(texts) < len(items) or len(texts) % 2 or not texts:
+            raise self.context.error(argument, "op_mapping expects MAP['text', 'text', ...]")
+        return dict(zip(texts[::2], texts[1::2], strict=True))
 
     def _changelog_arguments(self, node: sql.Call) -> dict[str, sql.SqlExpression]:
         found: dict[str, sql.SqlExpression] = {}
-        for argument, name in zip(node.arguments, ("input", "op", *map(str, range(len(node.arguments)))), strict=False):
+        names = (*_CHANGELOG_ARGUMENTS, *map(str, range(len(node.arguments))))
+        for argument, name in zip(node.arguments, names, strict=False):
             is_named = isinstance(argument, sql.NamedArgument)
             key = argument.name.text.lower() if isinstance(argument, sql.NamedArgument) else name
-            if key not in ("input", "op"):
-                advice = misspelt(key, ("input", "op")) if is_named else None
-                raise self.context.error(argument, f"{node.name} takes 'input' and 'op', and not this", advice)
+            if key not in _CHANGELOG_ARGUMENTS:
+                advice = misspelt(key, _CHANGELOG_ARGUMENTS) if is_named else None
+                reason = f"{node.name} takes {', '.join(_CHANGELOG_ARGUMENTS)}, and not this"
+                raise self.context.error(argument, reason, advice)
             found[key] = argument.value if isinstance(argument, sql.NamedArgument) else argument
         if "input" not in found:
             raise self.context.error(node, f"{node.name} needs a table", f"Write {node.name}(input => TABLE t).")
@@ -136,6 +177,9 @@ class TableFunctionBinder:
         source, partition_by = self._rows(node, arguments["DATA"])
         if partition_by and node.name != "SESSION":
             raise self.context.error(arguments["DATA"], f"{node.name} takes no PARTITION BY", "Only SESSION does.")
+        data = arguments["DATA"]
+        if isinstance(data, sql.TableArgument) and data.order_by:
+            self.context.defer(data, f"{node.name} takes no ORDER BY: its rows are in order of time")
         time_column = self._time_column(node, arguments["TIMECOL"], source)
         intervals = {
             name: self._interval(node, argument)
@@ -161,6 +205,9 @@ class TableFunctionBinder:
     def _named(self, node: sql.Call, parameters: tuple[str, ...]) -> dict[str, sql.SqlExpression]:
         """The arguments by parameter name, in the order of the parameters."""
         found: dict[str, sql.SqlExpression] = {}
+        named = [isinstance(argument, sql.NamedArgument) for argument in node.arguments]
+        if any(named) and not all(named):
+            raise self.context.error(node, f"{node.name} takes all arguments by name, or none")
         for at, argument in enumerate(node.arguments):
             if isinstance(argument, sql.NamedArgument):
                 name = argument.name.text.upper()
@@ -198,6 +245,8 @@ class TableFunctionBinder:
         if not isinstance(argument, sql.Descriptor) or len(argument.columns) != 1:
             raise self.context.error(argument, f"{node.name} expects DESCRIPTOR(column) here")
         (path,) = argument.columns
+        if len(path.names) > 1:
+            raise self.context.error(path, "DESCRIPTOR takes a column's name alone", f"Write {path.names[-1]}.")
         name, names = path.names[-1].text, source.schema.names
         if name not in names:
             raise self.context.error(path, f"column '{name}' not found", misspelt(name, names))

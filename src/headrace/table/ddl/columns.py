@@ -227,8 +227,8 @@ class TableBinder:
 def _without_comments(kind: LogicalType) -> LogicalType:
     """The type without the comments of its fields, which tables do not keep, as in Flink."""
     parts = kind.children
-    found = rebuilt(kind, list(map(_without_comments, parts))) if parts else kind
-    return replace(found or kind, descriptions=()) if isinstance(found, RowType) else found or kind
+    found = (rebuilt(kind, list(map(_without_comments, parts))) or kind) if parts else kind
+    return RowType(found.names, found.types, nullable=found.nullable) if isinstance(found, RowType) else found
 
 
 def check_time(context: BindContext, node: SqlNode, kind: LogicalType, what: str) -> None:

@@ -173,6 +173,8 @@ def bound_statements(tables: TableEnvironment, statement: Statement, source: Sql
         SqlPlanError: when it is valid and cannot be planned.
         UnsupportedOperationError: when statements of its kind are not planned.
     """
+    if isinstance(statement, sql.Execute):
+        return bound_statements(tables, statement.statement, source)
     if isinstance(statement, sql.StatementSet):
         return [relation for each in statement.inserts for relation in bound_statements(tables, each, source)]
     context = tables.bind_context(source)

@@ -225,6 +225,8 @@ def compared(types: Sequence[LogicalType]) -> tuple[LogicalType, ...] | None:
     """
     left, right = types
     roots = (root_of(left), root_of(right))
+    if roots == (TypeRoot.NULL, TypeRoot.NULL):
+        return BOOLEAN, BOOLEAN
     joint: LogicalType | None = None
     if is_in(left, CHARACTERS) and is_in(right, DATETIMES):
         joint = right

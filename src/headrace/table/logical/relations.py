@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.common.logical_types import LogicalType, string
+from headrace.common.types import RowKind
 from headrace.operators.expectations import OnViolation
 from headrace.table.logical.node import LogicalNode, Part, transform, walk
 from headrace.table.logical.scalars import (
@@ -387,12 +388,21 @@ class Sample(Relation):
         return self.input.schema
 
 
+KindCodes = tuple[tuple[RowKind, str], ...]
+"""Kinds of changes, with their texts."""
+
+
 @dataclass(frozen=True)
 class ToChangelog(Relation):
-    """``TO_CHANGELOG``: every change as an inserted row, with its kind as text in the first column."""
+    """``TO_CHANGELOG``: every change as an inserted row, with its kind as text in the first column.
+
+    Attributes:
+        codes: the kinds that are kept, and their texts; empty for all of them by their names.
+    """
 
     input: Relation
     kind_column: str = "op"
+    codes: KindCodes = ()
 
     @cached_property
     def schema(self) -> Schema:
@@ -405,10 +415,12 @@ class FromChangelog(Relation):
 
     Attributes:
         kind_column: the index of that column, which is not in the result.
+        codes: the kinds, and the texts that stand for them; empty for their names.
     """
 
     input: Relation
     kind_column: int
+    codes: KindCodes = ()
 
     @cached_property
     def schema(self) -> Schema:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from headrace.common.logical_types import string
-from headrace.graph.row_specs import ColumnToKindsSpec, KindsToColumnSpec
+from headrace.graph.row_specs import KIND_NAMES, ColumnToKindsSpec, KindsToColumnSpec
 from headrace.table.logical import relations as logical
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.changelog_rules import ChangelogRule, always, never, with_before
@@ -17,7 +17,11 @@ from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms,
 from headrace.table.physical.scalar_text import record_type_text
 from headrace.table.physical.translation import GraphBuilder, record_type
 
-_DEFAULTS = ", ".join(["DEFAULT()"] * 3)
+
+def _rest(codes: logical.KindCodes) -> str:
+    """The arguments behind the column: the codes, and two that nobody gives."""
+    shown = ", ".join(f"_UTF-16LE'{kind.name}', _UTF-16LE'{code}'" for kind, code in codes)
+    return ", ".join([f"MAP({shown})" if codes else "DEFAULT()", "DEFAULT()", "DEFAULT()"])
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class ToChangelog(ChangelogFunction):
 
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, needs=with_before)
     kind_column: str
+    codes: logical.KindCodes = ()
 
     @cached_property
     def schema(self) -> Schema:
@@ -54,10 +59,12 @@ class ToChangelog(ChangelogFunction):
 
     @property
     def call(self) -> str:
-        return f"TO_CHANGELOG(TABLE(#0), {_descriptor(self.kind_column)}, {_DEFAULTS})"
+        return f"TO_CHANGELOG(TABLE(#0), {_descriptor(self.kind_column)}, {_rest(self.codes)})"
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return builder.add(KindsToColumnSpec(record_type(self.schema)), "ToChangelog", *inputs)
+        return builder.add(
+            KindsToColumnSpec(record_type(self.schema), self.codes or KIND_NAMES), "ToChangelog", *inputs
+        )
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class FromChangelog(ChangelogFunction):
 
     changelog: ClassVar[ChangelogRule] = ChangelogRule(always)
     kind_column: int
+    codes: logical.KindCodes = ()
 
     @cached_property
     def schema(self) -> Schema:
@@ -73,10 +81,16 @@ class FromChangelog(ChangelogFunction):
 
     @property
     def call(self) -> str:
-        return f"FROM_CHANGELOG(TABLE(#0), {_descriptor(self.input.schema.names[self.kind_column])}, {_DEFAULTS})"
+        return (
+            f"FROM_CHANGELOG(TABLE(#0), {_descriptor(self.input.schema.names[self.kind_column])}, {_rest(self.codes)})"
+        )
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return builder.add(ColumnToKindsSpec(self.kind_column, record_type(self.schema)), "FromChangelog", *inputs)
+        return builder.add(
+            ColumnToKindsSpec(self.kind_column, record_type(self.schema), self.codes or KIND_NAMES),
+            "FromChangelog",
+            *inputs,
+        )
 
 
 def _descriptor(column: str) -> str:
@@ -85,9 +99,9 @@ def _descriptor(column: str) -> str:
 
 @conversion_rule(logical.ToChangelog)
 def _to_changelog(node: logical.ToChangelog, context: ConversionContext) -> PhysicalNode:
-    return ToChangelog(converted(node.input, context), node.kind_column)
+    return ToChangelog(converted(node.input, context), node.kind_column, node.codes)
 
 
 @conversion_rule(logical.FromChangelog)
 def _from_changelog(node: logical.FromChangelog, context: ConversionContext) -> PhysicalNode:
-    return FromChangelog(converted(node.input, context), node.kind_column)
+    return FromChangelog(converted(node.input, context), node.kind_column, node.codes)
