@@ -172,7 +172,7 @@ class CallBinder(ABC):
             raise self.context.error(node, f"{node.name}(...) stands in GROUP BY only", "Use TABLE(TUMBLE(...)).")
         if function.name == "JSON":
             advice = "Write PARSE_JSON(...) for a VARIANT."
-            raise self.context.error(node, "JSON(...) stands in JSON_OBJECT and JSON_ARRAY only", advice)
+            self.context.defer(node, "JSON(...) stands in JSON_OBJECT and JSON_ARRAY only", advice)
         self._no_clauses(node)
         operands, options = self.arguments(node)
         constant = _CONSTANTS.get(function.name)

@@ -166,7 +166,7 @@ class RelationBinder:
 
     def _sample(self, node: sql.TableSample) -> FromItem:
         item = self.bind(node.relation)
-        if not node.is_bernoulli:
+        if not node.is_bernoulli and 0 < node.percentage < 100:
             self.context.defer(node, "TABLESAMPLE SYSTEM is not supported", "Write TABLESAMPLE BERNOULLI (...).")
         sample = Sample(item.relation, node.is_bernoulli, str(node.percentage), node.seed)
         return replace(item, relation=sample)
