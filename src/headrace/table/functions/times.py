@@ -75,8 +75,8 @@ def _planner(name: str, rule: TypeRule, usage: str) -> FunctionDefinition:
     return FunctionDefinition(name, rule, FunctionKind.PLANNER, usage=usage)
 
 
-def _define(name: str, rule: TypeRule, usage: str) -> FunctionDefinition:
-    return FunctionDefinition(name, rule, kernel=KERNELS.get(name), usage=usage)
+def _define(name: str, rule: TypeRule, usage: str, late: TypeRule | None = None) -> FunctionDefinition:
+    return FunctionDefinition(name, rule, kernel=KERNELS.get(name), usage=usage, late=late)
 
 
 def _rounded(shape: CallShape) -> Signature | None:
@@ -104,6 +104,9 @@ def _added(shape: CallShape) -> Signature | None:
         kind = timestamp(6)
     return Signature(shape.types, with_nullability(kind, anyone_nullable(shape)))
 
+
+_A_FIELD: Final = takes(either(DATETIME, an_interval), result=gives(BIGINT))
+"""A field of any time, which the planner then refuses of times that do not have it."""
 
 _OF_TIME: Final = frozenset(("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND"))
 """The fields that a TIME has."""
@@ -189,21 +192,18 @@ TIMES: Final = (
         "TO_TIMESTAMP_LTZ", _instant, "TO_TIMESTAMP_LTZ(number[, precision]), TO_TIMESTAMP_LTZ(text[, format[, zone]])"
     ),
     _define("TO_DATE", takes(TEXT, TEXT, optional=1, result=maybe(DATE)), "TO_DATE(text[, format])"),
-    _define("EXTRACT", _field, "EXTRACT(unit FROM time)"),
+    _define("EXTRACT", _field, "EXTRACT(unit FROM time)", _A_FIELD),
     _define("FLOOR", _rounded, "FLOOR(number), FLOOR(time TO unit)"),
     _define("CEIL", _rounded, "CEIL(number), CEIL(time TO unit)"),
     _define("OVERLAPS", _periods, "(time, time or interval) OVERLAPS (time, time or interval)"),
     _define("TIMESTAMPADD", _added, "TIMESTAMPADD(unit, count, time)"),
-    FunctionDefinition(
-        "TIMESTAMPDIFF",
-        _between,
-        kernel=KERNELS.get("TIMESTAMPDIFF"),
-        usage="TIMESTAMPDIFF(unit, from, to)",
-        late=takes(DATETIME, DATETIME, result=gives(INT)),
-    ),
-    *(_define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(time)") for name in ("YEAR", "QUARTER", "MONTH")),
+    _define("TIMESTAMPDIFF", _between, "TIMESTAMPDIFF(unit, from, to)", takes(DATETIME, DATETIME, result=gives(INT))),
     *(
-        _define(name, takes(either(CALENDAR, an_interval), result=gives(BIGINT)), f"{name}(time)")
+        _define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(date)", _A_FIELD)
+        for name in ("YEAR", "QUARTER", "MONTH")
+    ),
+    *(
+        _define(name, takes(either(CALENDAR, an_interval), result=gives(BIGINT)), f"{name}(date)", _A_FIELD)
         for name in ("WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK")
     ),
     *(
