@@ -37,7 +37,7 @@ def test_cases_are_equal(group: str, start: int) -> None:
 
 
 DRAWN = [json.loads(line) for line in (Path(__file__).parent / "drawn.jsonl").read_text().splitlines()]
-"""Cases that were drawn at random, and for which something was once not equal."""
+"""Cases that were drawn at random, and for which something was once not equal; and what watermarks decide."""
 
 
 @pytest.mark.parametrize("drive", [Driver, OperatorDriver, partial(OperatorDriver, cut=1)])
