@@ -199,7 +199,7 @@ TIMES: Final = (
     _define("TIMESTAMPADD", _added, "TIMESTAMPADD(unit, count, time)"),
     _define("TIMESTAMPDIFF", _between, "TIMESTAMPDIFF(unit, from, to)", takes(DATETIME, DATETIME, result=gives(INT))),
     *(
-        _define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(date)", _A_FIELD)
+        _define(name, takes(CALENDAR, result=gives(BIGINT)), f"{name}(date)", takes(A_TIME, result=gives(BIGINT)))
         for name in ("YEAR", "QUARTER", "MONTH")
     ),
     *(
