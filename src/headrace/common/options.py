@@ -56,6 +56,8 @@ OWN_NAMESPACES: Final = (
     "rest.",
     "traces.",
     "openlineage.",
+    "job.autoscaler.",
+    "historyserver.",
     "headrace.",
 )
 """Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
@@ -101,6 +103,77 @@ RESCALE_COOLDOWN: Final = ConfigOption(
     30_000,
     "In reactive mode, how long after a change of parallelism there is none.",
     ("jobmanager.adaptive-scheduler.scaling-interval.min",),
+)
+AUTOSCALER: Final = ConfigOption(
+    "job.autoscaler.enabled",
+    boolean,
+    False,
+    "Whether the job is measured to find the parallelism at which it keeps up. Not in reactive mode.",
+)
+AUTOSCALER_SCALING: Final = ConfigOption(
+    "job.autoscaler.scaling.enabled",
+    boolean,
+    True,
+    "Whether the autoscaler rescales the job; else the log says to what it would.",
+)
+AUTOSCALER_WINDOW: Final = ConfigOption(
+    "job.autoscaler.metrics.window", positive_duration, 900_000, "The time over which the autoscaler measures a job."
+)
+AUTOSCALER_STABILIZATION: Final = ConfigOption(
+    "job.autoscaler.stabilization.interval",
+    duration,
+    300_000,
+    "For how long after a start or a change the autoscaler measures nothing.",
+)
+AUTOSCALER_TARGET: Final = ConfigOption(
+    "job.autoscaler.utilization.target",
+    share,
+    0.7,
+    "The share of their time in which subtasks are to be busy.",
+    ("job.autoscaler.target.utilization",),
+)
+AUTOSCALER_MIN_UTILIZATION: Final = ConfigOption[float | None](
+    "job.autoscaler.utilization.min",
+    share,
+    None,
+    "The utilization below which the job is scaled down; 0.3 below the target when not set.",
+)
+AUTOSCALER_MAX_UTILIZATION: Final = ConfigOption[float | None](
+    "job.autoscaler.utilization.max",
+    share,
+    None,
+    "The utilization above which the job is scaled up; 0.3 above the target, and at most 0.95, when not set.",
+)
+AUTOSCALER_CATCH_UP: Final = ConfigOption(
+    "job.autoscaler.catch-up.duration",
+    duration,
+    1_800_000,
+    "The time in which a backlog is to be gone; 0 for no matter when.",
+)
+AUTOSCALER_RESTART: Final = ConfigOption(
+    "job.autoscaler.restart.time", duration, 5_000, "The time that a change of parallelism is taken to need."
+)
+AUTOSCALER_SCALE_UP: Final = ConfigOption(
+    "job.autoscaler.scale-up.max-factor",
+    number(0),
+    100_000.0,
+    "A job is scaled up by at most so many times its parallelism.",
+)
+AUTOSCALER_SCALE_DOWN: Final = ConfigOption(
+    "job.autoscaler.scale-down.max-factor",
+    share,
+    0.6,
+    "A job is scaled down by at most this share of its parallelism.",
+)
+AUTOSCALER_LOWEST: Final = ConfigOption(
+    "job.autoscaler.vertex.min-parallelism", _COUNT, 1, "The lowest parallelism that the autoscaler chooses."
+)
+AUTOSCALER_HIGHEST: Final = ConfigOption[int | None](
+    "job.autoscaler.vertex.max-parallelism",
+    _COUNT,
+    None,
+    "The highest parallelism that the autoscaler chooses; the slots that the cluster has at that time when not set. "
+    "Set it where executors are added on demand (spark.dynamicAllocation.enabled).",
 )
 MAX_PARALLELISM: Final = ConfigOption(
     "pipeline.max-parallelism",

@@ -28,6 +28,7 @@ from headrace.common.errors import (
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager import status as events
+from headrace.jobmanager.autoscaler import Autoscaler
 from headrace.jobmanager.checkpoints import (
     CheckpointCoordinator,
     CompactionCoordinator,
@@ -104,10 +105,7 @@ class JobManager:
         self._clock = clock
         self._log_fields = LogFields(job.plan.name)
         self._replan = replan
-        self._slots: SlotWatcher | None = None
-        if (follows := job.settings.reactive) is not None:
-            stable, cooldown = follows.stable_millis, follows.cooldown_millis
-            self._slots = SlotWatcher(runtime.slots, SystemClock(0), stable, cooldown)
+        self._scaler = _scaler(job.settings, runtime, self._status)
         self._stop = threading.Event()
         self._drains = threading.Event()
         self._cancelled = threading.Event()
@@ -541,8 +539,8 @@ class JobManager:
                 self._commands.run_all()
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
-            if self._slots is not None:
-                self._follow_slots(self._slots)
+            if self._scaler is not None:
+                self._follow(self._scaler)
             statistics = self._guard(self._step)
             if self._execution is not None:
                 self._savepoints.look(self._execution)
@@ -559,10 +557,10 @@ class JobManager:
         if self._execution is not None:
             self._savepoints.finish(self._execution)
 
-    def _follow_slots(self, slots: SlotWatcher) -> None:
-        """In reactive mode the job goes on at the parallelism that the cluster offers."""
+    def _follow(self, scaler: SlotWatcher | Autoscaler) -> None:
+        """The job goes on at the parallelism that the cluster offers, or that its input needs."""
         settings = self.plan.settings
-        wanted = slots.wanted(settings.parallelism, settings.max_parallelism)
+        wanted = scaler.wanted(settings.parallelism, settings.max_parallelism)
         if wanted is not None:
             self._rescale(wanted)
 
@@ -631,3 +629,15 @@ class JobManager:
             if self._wake.wait(left):
                 self._wake.clear()
                 self._commands.run_all()
+
+
+def _scaler(settings: JobSettings, runtime: Runtime, status: JobStatusStore) -> SlotWatcher | Autoscaler | None:
+    """Return what says at which parallelism the job goes on; None for a job whose parallelism is fixed."""
+    clock, reactive = SystemClock(0), settings.reactive
+    if reactive is not None:
+        return SlotWatcher(runtime.slots, clock, reactive.stable_millis, reactive.cooldown_millis)
+    if settings.autoscaler is None:
+        return None
+    autoscaler = Autoscaler(settings.autoscaler, runtime.slots, clock)
+    status.subscribe(autoscaler)
+    return autoscaler

@@ -11,6 +11,7 @@ from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.graph.specs import OperatorSpec
+from headrace.jobmanager.autoscaler import AutoscalerSettings
 from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failover import (
     NO_RESTART,
@@ -121,6 +122,7 @@ class JobSettings:
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
         reactive: how the parallelism follows the cluster; None when it does not.
+        autoscaler: how the parallelism follows the input; None when it does not.
         start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
         uids: the program's uids where they are others in the job's own checkpoint; those in ``start`` it knows itself.
         savepoint_directory: where savepoints are made unless who asks for one says it; None for nowhere.
@@ -140,6 +142,7 @@ class JobSettings:
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
     reactive: ReactiveSettings | None = None
+    autoscaler: AutoscalerSettings | None = None
     start: SavepointStart | None = None
     uids: UidMapping = SAME_UIDS
     savepoint_directory: str | None = None
@@ -175,6 +178,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
         reactive=_reactive(configuration),
+        autoscaler=_autoscaler(configuration),
         start=start,
         uids=UidMapping(configuration.get(options.UID_MAPPING)) if start is None else SAME_UIDS,
         savepoint_directory=configuration.get(options.SAVEPOINT_DIR),
@@ -187,6 +191,53 @@ def _reactive(configuration: Configuration) -> ReactiveSettings | None:
         return None
     return ReactiveSettings(
         configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
+    )
+
+
+_BOUNDARY: Final = 0.3
+"""The distance of the utilization from its target at which a job is rescaled, as in Flink."""
+
+
+_BUSIEST: Final = 0.95
+"""The utilization of a job that reads all it can: between epochs its tasks have nothing to do."""
+
+
+def _autoscaler(configuration: Configuration) -> AutoscalerSettings | None:
+    """How the parallelism follows the input.
+
+    Raises:
+        ConfigurationError: when the parallelism follows the cluster already, or utilizations are not in order.
+    """
+    if not configuration.get(options.AUTOSCALER):
+        return None
+    if configuration.get(options.SCHEDULER_MODE) is not None:
+        raise ConfigurationError(
+            f"{options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and {options.AUTOSCALER.key} "
+            "the input: leave one of them out"
+        )
+    target = configuration.get(options.AUTOSCALER_TARGET)
+    lowest = configuration.get(options.AUTOSCALER_MIN_UTILIZATION)
+    highest = configuration.get(options.AUTOSCALER_MAX_UTILIZATION)
+    lowest = max(0.01, target - _BOUNDARY) if lowest is None else lowest
+    highest = min(_BUSIEST, target + _BOUNDARY) if highest is None else highest
+    if not 0 < lowest < target < highest:
+        raise ConfigurationError(
+            f"{options.AUTOSCALER_MIN_UTILIZATION.key} ({lowest:g}), {options.AUTOSCALER_TARGET.key} ({target:g}) and "
+            f"{options.AUTOSCALER_MAX_UTILIZATION.key} ({highest:g}) have to rise, from above 0"
+        )
+    return AutoscalerSettings(
+        is_applied=configuration.get(options.AUTOSCALER_SCALING),
+        window=configuration.get(options.AUTOSCALER_WINDOW),
+        stabilization=configuration.get(options.AUTOSCALER_STABILIZATION),
+        target=target,
+        lowest_utilization=lowest,
+        highest_utilization=highest,
+        catch_up=configuration.get(options.AUTOSCALER_CATCH_UP),
+        restart=configuration.get(options.AUTOSCALER_RESTART),
+        most_up=configuration.get(options.AUTOSCALER_SCALE_UP),
+        most_down=configuration.get(options.AUTOSCALER_SCALE_DOWN),
+        lowest=configuration.get(options.AUTOSCALER_LOWEST),
+        highest=configuration.get(options.AUTOSCALER_HIGHEST),
     )
 
 
