@@ -45,7 +45,7 @@ from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkPro
 from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, SavepointRequest, recover, too_late
-from headrace.jobmanager.settings import PlannedJob, Replan
+from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
 from headrace.jobmanager.sinks import JobSinks
 from headrace.jobmanager.sources import SourceCoordinator
 from headrace.jobmanager.status import EpochStatistics, JobEnd, JobSnapshot, JobStatusStore
