@@ -104,7 +104,15 @@ def test_every_option_is_registered_and_described() -> None:
     for key, option in OPTIONS.items():
         assert option.key == key
         # Other keys of these are PyFlink's own, or of Flink's processes.
-        others = ("$internal.", "high-availability.", "python.", "scheduler-mode", "jobmanager.", "web.")
+        others = (
+            "$internal.",
+            "high-availability.",
+            "historyserver.",
+            "python.",
+            "scheduler-mode",
+            "jobmanager.",
+            "web.",
+        )
         assert key.startswith((*options.OWN_NAMESPACES, *others, "security.ssl.rest."))
         assert option.description.endswith(".")
 
