@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, starmap
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 from headrace.common import options
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
@@ -30,7 +30,7 @@ from headrace.graph import specs
 from headrace.graph.partitioning import FORWARD, ForwardByKey, Receivers
 from headrace.graph.pattern_specs import PatternFilterSpec, PatternSpec
 from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
-from headrace.graph.specs import OperatorSpec, SinkSpec, SourceSpec, TimestampsSpec
+from headrace.graph.specs import SinkSpec, SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
@@ -91,88 +91,65 @@ def _derived_uid(node: Node, made: StreamGraph, taken: Collection[str]) -> str:
     return uid
 
 
-def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
-    """Have built-in aggregates computed column by column where the results are the same, in two phases where they can.
+_Summing: TypeAlias = ColumnarWindowSpec | GroupAggregateSpec
 
-    Then senders sum up before the shuffle what receivers would sum up behind it. Only where there is one, and it
-    changes nothing: for aggregates that do not depend on the order of records, and of windows those without allowed
-    lateness and without a side output for late records, which both want records as they came.
+
+def with_work_before_shuffles(graph: StreamGraph) -> StreamGraph:
+    """Have built-in aggregates computed column by column, and senders do what receivers would, if results are the same.
+
+    Senders leave out events that matter for no match of a pattern. And they sum up, unless aggregates depend on the
+    order of records, or windows have allowed lateness or a side output for late records, which want records as they
+    came.
     """
 
-    def pick(node: Node, made: StreamGraph) -> Iterator[Node]:
-        spec = _aggregation(node.spec)
-        if spec is None:
-            yield node
-        elif _can_be_split(spec, node, made):
-            inputs: list[Edge] = []
-            for number, edge in enumerate(node.inputs):
-                local = _local_aggregate(spec, node, number, made.new_id())
-                yield local
-                inputs += _edges_between(local, edge)
-            yield replace(node, spec=GlobalAggregateSpec(spec), inputs=tuple(inputs))
-        else:
-            yield replace(node, spec=spec)
-
-    return graph.transform(pick)
-
-
-def with_filtered_patterns(graph: StreamGraph) -> StreamGraph:
-    """Have events left out before the shuffle that matter for no match of a pattern."""
-
-    def filtered(node: Node, made: StreamGraph) -> Iterator[Node]:
+    def rewrite(node: Node, made: StreamGraph) -> Iterator[Node]:
+        spec = (columnar_spec(node.spec) if isinstance(node.spec, AggregatedWindowSpec) else None) or node.spec
         is_shuffled = all(edge.partitioning.redistributes for edge in node.inputs)
-        if not (isinstance(node.spec, PatternSpec) and is_shuffled and node.spec.can_be_filtered):
-            yield node
-            return
-        inputs: list[Edge] = []
-        for number, edge in enumerate(node.inputs):
-            before = replace(edge, partitioning=FORWARD, input_index=0, key=None)
-            spec, uid = PatternFilterSpec(node.spec.automaton), f"{node.uid}/filter-{number}"
-            name, call_site = f"Filter {node.name}", node.call_site
-            pattern_filter = Node(made.new_id(), spec, name, (before,), uid=uid, call_site=call_site)
-            yield pattern_filter
-            inputs.append(replace(edge, source=pattern_filter.id, side_output=None))
-        yield replace(node, inputs=tuple(inputs))
+        if isinstance(spec, PatternSpec) and is_shuffled and spec.can_be_filtered:
+            yield from _filtered(spec, node, made)
+        elif isinstance(spec, _Summing) and is_shuffled and _can_be_split(spec, node, made):
+            yield from _in_two_phases(spec, node, made)
+        else:
+            yield node if spec is node.spec else replace(node, spec=spec)
 
-    return graph.transform(filtered)
+    return graph.transform(rewrite)
 
 
-def _aggregation(spec: OperatorSpec) -> ColumnarWindowSpec | GroupAggregateSpec | None:
-    """An aggregation column by column; None for other operators, and for windows that call functions of the user."""
-    if isinstance(spec, GroupAggregateSpec | ColumnarWindowSpec):
-        return spec
-    return columnar_spec(spec) if isinstance(spec, AggregatedWindowSpec) else None
+def _filtered(spec: PatternSpec, node: Node, made: StreamGraph) -> Iterator[Node]:
+    inputs: list[Edge] = []
+    for number, edge in enumerate(node.inputs):
+        before = replace(edge, partitioning=FORWARD, input_index=0, key=None)
+        uid, name = f"{node.uid}/filter-{number}", f"Filter {node.name}"
+        filters = PatternFilterSpec(spec.automaton)
+        pattern_filter = Node(made.new_id(), filters, name, (before,), uid=uid, call_site=node.call_site)
+        yield pattern_filter
+        inputs.append(replace(edge, source=pattern_filter.id, side_output=None))
+    yield replace(node, inputs=tuple(inputs))
 
 
-def _can_be_split(spec: ColumnarWindowSpec | GroupAggregateSpec, node: Node, made: StreamGraph) -> bool:
+def _can_be_split(spec: _Summing, node: Node, made: StreamGraph) -> bool:
+    if not spec.can_be_split:
+        return False
     (records,) = made.input_schemas(node)
-    if not spec.can_be_split or not all(edge.partitioning.redistributes for edge in node.inputs):
-        return False
     layout = spec.layout(records)
-    if layout.is_ordered:
-        return False
     # Senders have no state of distinct values.
-    return not any(isinstance(source, FirstOfValue) for source in layout.aggregators.inputs)
+    return not (layout.is_ordered or any(isinstance(source, FirstOfValue) for source in layout.aggregators.inputs))
 
 
-def _local_aggregate(spec: ColumnarWindowSpec | GroupAggregateSpec, node: Node, number: int, node_id: int) -> Node:
-    return Node(
-        id=node_id,
-        spec=LocalAggregateSpec(spec),
-        name=f"Local {node.name}",
-        inputs=(replace(node.inputs[number], partitioning=FORWARD),),
-        uid=f"{node.uid}/local-{number}",
-        call_site=node.call_site,
-    )
-
-
-def _edges_between(local: Node, given: Edge) -> tuple[Edge, Edge]:
-    """Raw records on one input, accumulators on the other; both by the key that the records have."""
-    assert given.key is not None
-    key = replace(given.key, is_attached=True)
-    records = Edge(local.id, given.partitioning, None, RECORDS_INPUT, key)
-    routed = replace(key, only_routes=True)
-    return records, Edge(local.id, given.partitioning, ACCUMULATORS_TAG, ACCUMULATORS_INPUT, routed)
+def _in_two_phases(spec: _Summing, node: Node, made: StreamGraph) -> Iterator[Node]:
+    """Raw records come on one input, accumulators on the other; both by the key that the records have."""
+    inputs: list[Edge] = []
+    for number, edge in enumerate(node.inputs):
+        assert edge.key is not None
+        before = replace(edge, partitioning=FORWARD)
+        uid, name = f"{node.uid}/local-{number}", f"Local {node.name}"
+        local = Node(made.new_id(), LocalAggregateSpec(spec), name, (before,), uid=uid, call_site=node.call_site)
+        yield local
+        key = replace(edge.key, is_attached=True)
+        routed = replace(key, only_routes=True)
+        inputs.append(Edge(local.id, edge.partitioning, None, RECORDS_INPUT, key))
+        inputs.append(Edge(local.id, edge.partitioning, ACCUMULATORS_TAG, ACCUMULATORS_INPUT, routed))
+    yield replace(node, spec=GlobalAggregateSpec(spec), inputs=tuple(inputs))
 
 
 def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int) -> StreamGraph:
@@ -428,7 +405,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     graph = with_uids(graph)
     if settings.is_batch:
         graph = with_batch_windows(graph)
-    graph = with_filtered_patterns(with_columnar_windows(graph))
+    graph = with_work_before_shuffles(graph)
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stage_of = stages_of(graph, is_batch=settings.is_batch)
     _check_partitioned(graph, stage_of)

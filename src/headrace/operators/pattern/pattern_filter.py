@@ -30,11 +30,11 @@ def can_be_filtered(automaton: Automaton) -> bool:
     """Return whether events that satisfy no condition of a pattern can be left out without any difference.
 
     Conditions have to be expressions, which give the same here and there, and look at the event alone. No partial match
-    may end, or be told of, because an event came.
+    may end because an event came, and nobody is told of timeouts.
     """
     if not all(map(is_column, automaton.event_conditions)) or automaton.iterative_conditions():
         return False
-    nfa = Nfa(automaton)
+    nfa = Nfa(automaton, tells=False)
     return nfa.expires_silently and not nfa.begins(0) and not nfa.moves_any(0)
 
 
