@@ -221,7 +221,8 @@ class RelationBinder:
         else:
             ttl = self._state_ttl(left), self._state_ttl(right)
             around = correlation_of((condition,), scope.correlation)
-            join = Join(left.relation, right.relation, kind, condition, self.hints, ttl, around)
+            aliases = _alias(left), _alias(right)
+            join = Join(left.relation, right.relation, kind, condition, self.hints, ttl, around, aliases)
             relation = join if around else with_columns(join)
         moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
         return FromItem(relation, sources, left.shared + moved + shared)
@@ -302,6 +303,11 @@ class RelationBinder:
                 "an event-time temporal join needs the primary key of the versioned table in its condition",
                 "Define PRIMARY KEY (...) NOT ENFORCED on the table, and join by all of its columns.",
             )
+
+
+def _alias(item: FromItem) -> str | None:
+    """The name of a single relation."""
+    return item.sources[0].alias if len(item.sources) == 1 else None
 
 
 def _scan_below(relation: Relation) -> Scan | None:

@@ -469,6 +469,7 @@ class Join(Relation):
         hints: hints such as ``BROADCAST``, which name the input they apply to.
         state_ttl: the time to live of the state of each input, from the hint ``STATE_TTL``.
         correlation: the name by which subqueries in the condition refer to a pair; None where none does.
+        aliases: the names of both inputs, by which hints refer to them; None for an input without one.
     """
 
     left: Relation
@@ -478,6 +479,16 @@ class Join(Relation):
     hints: tuple[Hint, ...] = ()
     state_ttl: tuple[str | None, str | None] = (None, None)
     correlation: str | None = None
+    aliases: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def sides_of_hints(self) -> tuple[tuple[str, str], ...]:
+        """The names of hints on how to join, and for each the side that it names first: ``LEFT`` or ``RIGHT``."""
+        found = []
+        for hint in self.hints:
+            side = next((self.aliases.index(each) for each in hint.items if each in self.aliases), None)
+            found += [] if side is None else [(hint.name, ("LEFT", "RIGHT")[side])]
+        return tuple(found)
 
     @cached_property
     def schema(self) -> Schema:

@@ -18,10 +18,11 @@ from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, S
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.batch_aggregates import Grouping, shown_aggregate
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import Phase, call_texts, partial_calls
+from headrace.table.physical.phases import call_texts
 from headrace.table.physical.translation import GraphBuilder, by_key
 
 
@@ -83,16 +84,8 @@ class GroupAggregate(PhysicalNode):
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         if not is_batch or not isinstance(self.input, Exchange):
             return self
-        source, width = self.input.input, len(self.group)
-        found = partial_calls(self.calls, self.schema.names[width:], source.schema.names)
-        if found is None:
-            return self
-        names = names_text([source.schema.names[index] for index in self.group])
-        grouped = (("groupBy", names),) if names else ()
-        local = (*grouped, ("select", names_text([*self.key_texts, *found.partial])))
-        below = replace(self.input, input=Phase(source, source.schema, "LocalHashAggregate", local))
-        merged = (("isMerge", "true"), *grouped, ("select", names_text([*self.key_texts, *found.final])))
-        return Phase(below, self.schema, "HashAggregate", merged)
+        shown = shown_aggregate(Grouping(self.input.input, self.group, self.calls, self.schema))
+        return self if shown is None else shown
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given, settings = self.input.schema, builder.settings

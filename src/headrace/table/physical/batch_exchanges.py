@@ -25,9 +25,20 @@ def with_kept_distributions(node: PhysicalNode) -> PhysicalNode:
     is_local = node.title in _LOCAL or (node.title == "Rank" and terms.get("global") == "false")
     if is_local:
         return node.with_inputs([_forwarded(each, None) for each in node.inputs])
+    if keys and node.title == "HashAggregate" and terms["isMerge"] == "false":
+        return node.with_inputs([_kept_of(each, keys) for each in node.inputs])
     if keys and (node.title in _GLOBAL or (node.title == "Rank" and "global" in terms)):
         return node.with_inputs([_forwarded(each, keys) for each in node.inputs])
     return node
+
+
+def _kept_of(node: PhysicalNode, keys: str) -> PhysicalNode:
+    """A node whose rows stay in their task."""
+    if isinstance(node, Exchange):
+        return node
+    if isinstance(node, _PASSING):
+        node = node.with_inputs([_kept_of(each, keys) for each in node.inputs])
+    return _kept(node, f"keep_input_as_is[hash[{keys}]]")
 
 
 def _forwarded(node: PhysicalNode, keys: str | None) -> PhysicalNode:

@@ -9,21 +9,18 @@ from functools import cached_property
 from typing import Any, Final
 
 from headrace.table.functions.kernels.spelling import double_text
-from headrace.table.logical.scalars import Call, InputRef, Scalar, input_refs
+from headrace.table.logical.scalars import InputRef, Scalar, input_refs
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, Union, ValuesScan
 from headrace.table.physical.joins import AnyJoin
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.ranks import Rank
+from headrace.table.physical.row_counts import UNKNOWN_ROWS, selectivity
 from headrace.table.physical.sizes import size_of
 from headrace.table.physical.sorts import SortLimit
 
-_UNKNOWN_ROWS: Final = 1e8
-"""The rows of a table without statistics."""
 _OF_GROUPS: Final = 0.1
 """The part of the rows of a Top-N that is left in each group."""
 _OF_PAIRS: Final = 0.15
-_SELECTIVITY: Final = {"=": 0.15, "<>": 0.85, "IS NULL": 0.1, "IS NOT NULL": 0.9, "LIKE": 0.25}
-_OTHER_SELECTIVITY: Final = 0.5
 
 _SERIALIZATION: Final = 160.0
 _HASHING: Final = 8.0
@@ -86,7 +83,7 @@ class Estimate:
 
 def _rows_of_scan(scan: TableSourceScan, _: Estimate) -> float:
     known = scan.source.row_count
-    rows = _UNKNOWN_ROWS if known is None else float(known)
+    rows = UNKNOWN_ROWS if known is None else float(known)
     for condition in scan.scan.filters:
         rows *= selectivity(condition)
     return rows if scan.scan.limit is None else min(rows, float(scan.scan.limit))
@@ -96,24 +93,6 @@ def _rows_of_join(join: AnyJoin, estimate: Estimate) -> float:
     left, right = (each.rows for each in estimate.inputs)
     kept = (left if join.kind.right_is_optional else 0.0, right if join.kind.left_is_optional else 0.0)
     return max(_OF_PAIRS * (left + right), *kept)
-
-
-def selectivity(condition: Scalar | None) -> float:
-    """The part of the rows that meet a condition."""
-    if condition is None:
-        return 1.0
-    if not isinstance(condition, Call):
-        return _OTHER_SELECTIVITY
-    parts = [selectivity(each) for each in condition.operands] if condition.function in {"AND", "OR", "NOT"} else []
-    match condition.function:
-        case "AND":
-            return math.prod(parts)
-        case "OR":
-            return min(sum(parts), 1.0)
-        case "NOT":
-            return 1.0 - parts[0]
-        case function:
-            return _SELECTIVITY.get(function, _OTHER_SELECTIVITY)
 
 
 def _is_computed(scalar: Scalar) -> bool:

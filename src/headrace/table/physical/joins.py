@@ -25,6 +25,7 @@ from headrace.table.physical.changelog_rules import ChangelogRule, Modify, Updat
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
+from headrace.table.physical.row_counts import bytes_of, has_one_row
 from headrace.table.physical.translation import GraphBuilder, by_key
 
 JOIN_NAMES: Final = {
@@ -132,6 +133,7 @@ class Join(AnyJoin):
 
     Attributes:
         ttl: the time to live of each input's rows, from a hint.
+        hints: names of other hints, which change nothing, each with the side that it names.
         has_mini_batches: whether mini-batches are enabled, which plans show. Its changes are those of single records.
     """
 
@@ -142,6 +144,7 @@ class Join(AnyJoin):
     )
     ttl: tuple[str | None, str | None] = (None, None)
     has_mini_batches: bool = False
+    hints: tuple[tuple[str, str], ...] = ()
 
     @property
     def only_forwards(self) -> bool:
@@ -191,6 +194,8 @@ class Join(AnyJoin):
         said = [f"{name}={ttl}" for name, ttl in zip(("LEFT", "RIGHT"), self.ttl, strict=True) if ttl is not None]
         if said:
             yield "stateTtlHints", f"[[STATE_TTL options:{{{names_text(said)}}}]]"
+        if self.hints:
+            yield "joinHints", f"[{''.join(f'[{name} options:[{side}]]' for name, side in self.hints)}]"
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         states = [
@@ -231,25 +236,34 @@ class HashJoin(AnyJoin):
 
     Attributes:
         builds_left: whether the left input is the build side in Flink's plan.
+        is_of_one_row: whether the build side has one row at most.
     """
 
     name: ClassVar[str] = "HashJoin"
     builds_left: bool = False
+    is_of_one_row: bool = False
+
+    @property
+    def is_broadcast(self) -> bool:
+        """Return whether an input is broadcast."""
+        return any(isinstance(each, Exchange) and each.is_broadcast for each in self.inputs)
 
     def terms(self, text: ScalarText) -> Terms:
         yield from super().terms(text)
+        if self.is_broadcast and self.name == HashJoin.name:
+            yield "isBroadcast", "true"
         yield "build", "left" if self.builds_left else "right"
+        if self.is_of_one_row:
+            yield "singleRowJoin", "true"
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         return builder.add(BoundedJoinSpec(**self.about(builder)), self.name, *self.keyed(inputs))
 
     def executed(self) -> PhysicalNode:
         is_shuffled = all(isinstance(each, Exchange) and each.keys for each in self.inputs)
-        return (
-            AdaptiveJoin(self.left, self.right, self.kind, self.condition, self.keys, self.builds_left)
-            if is_shuffled
-            else self
-        )
+        if not is_shuffled or self.kind is JoinKind.FULL or self.name != HashJoin.name:
+            return self
+        return AdaptiveJoin(self.left, self.right, self.kind, self.condition, self.keys, self.builds_left)
 
 
 @dataclass(frozen=True)
@@ -270,18 +284,54 @@ class NestedLoopJoin(HashJoin):
     name: ClassVar[str] = "NestedLoopJoin"
 
 
+@dataclass(frozen=True)
+class SortMergeJoin(HashJoin):
+    """A join of two bounded inputs that a hint asks to be one of sorted inputs."""
+
+    name: ClassVar[str] = "SortMergeJoin"
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield from AnyJoin.terms(self, text)
+
+
 def bounded_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
     """The join of two bounded inputs."""
     keys = JoinKeys.of(join.condition, len(left.schema))
-    builds_left = join.kind not in (JoinKind.SEMI, JoinKind.ANTI)
-    if keys.left:
+    hint, side = next(iter(join.sides_of_hints), (None, None))
+    builds_left = _builds_left(join.kind, left, right) if hint in (None, "SHUFFLE_MERGE") else side == "LEFT"
+    if keys.left and hint == "BROADCAST":
+        inputs = _broadcast(left, right, builds_left=builds_left)
+        return HashJoin(*inputs, join.kind, join.condition, keys, builds_left)
+    is_small = _is_broadcast(left if builds_left else right)
+    if keys.left and not is_small and hint != "NEST_LOOP":
         exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
-        return HashJoin(*exchanges, join.kind, join.condition, keys, builds_left)
+        kind = SortMergeJoin if hint == "SHUFFLE_MERGE" else HashJoin
+        return kind(*exchanges, join.kind, join.condition, keys, builds_left)
+    is_one = has_one_row(left if builds_left else right)
+    inputs = _broadcast(left, right, builds_left=builds_left)
+    return NestedLoopJoin(*inputs, join.kind, join.condition, keys, builds_left, is_one)
+
+
+def _broadcast(left: PhysicalNode, right: PhysicalNode, *, builds_left: bool) -> tuple[PhysicalNode, PhysicalNode]:
+    """The inputs, of which the build side is sent to all tasks."""
     if builds_left:
-        left = Exchange(left, is_broadcast=True)
-    else:
-        right = Exchange(right, is_broadcast=True)
-    return NestedLoopJoin(left, right, join.kind, join.condition, keys, builds_left)
+        return Exchange(left, is_broadcast=True), right
+    return left, Exchange(right, is_broadcast=True)
+
+
+def _builds_left(kind: JoinKind, left: PhysicalNode, right: PhysicalNode) -> bool:
+    """Return whether Flink's plan builds the left input: the smaller one, where the kind of join leaves a choice."""
+    if kind in (JoinKind.SEMI, JoinKind.ANTI) or has_one_row(right):
+        return False
+    return bytes_of(left) <= bytes_of(right)
+
+
+def _is_broadcast(node: PhysicalNode) -> bool:
+    """Return whether an input is so small that Flink's plan sends it to all tasks."""
+    return bytes_of(node) <= _LARGEST_BROADCAST
+
+
+_LARGEST_BROADCAST: Final = 1 << 20
 
 
 def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
@@ -289,7 +339,7 @@ def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) ->
     left, right = _without_times(left), _without_times(right)
     keys = JoinKeys.of(join.condition, len(left.schema))
     exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
-    return Join(*exchanges, join.kind, join.condition, keys, join.state_ttl)
+    return Join(*exchanges, join.kind, join.condition, keys, join.state_ttl, hints=join.sides_of_hints)
 
 
 def _without_times(node: PhysicalNode) -> PhysicalNode:

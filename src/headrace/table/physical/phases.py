@@ -19,11 +19,13 @@ _PARTS: Final = {
     "LISTAGG": ("accDelimiter", "concatAcc"),
     "$SUM0": ("sum",),
     "SUM0": ("sum",),
+    "SINGLE_VALUE": ("value", "count"),
 }
 """Names of partial results that differ from the function's name."""
 
-_SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG"))
-"""Functions that batch plans show in two phases."""
+_SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG", "SINGLE_VALUE"))
+_WHOLE_IN_BATCH: Final = frozenset(("COLLECT", "ARRAY_AGG"))
+"""Functions that batch plans show in two phases, with partial results that have parts, and with one that is an object."""
 
 
 def call_texts(
@@ -99,6 +101,7 @@ class Phase(PhysicalNode):
         columns: its columns.
         called: its name.
         described: its terms.
+        distributed: the columns by which its rows are distributed; empty for a single task, None where unknown.
     """
 
     name: ClassVar[str] = "Phase"
@@ -107,6 +110,7 @@ class Phase(PhysicalNode):
     columns: Schema
     called: str
     described: tuple[tuple[str, str], ...] = ()
+    distributed: tuple[int, ...] | None = None
 
     @property
     def title(self) -> str:
@@ -141,13 +145,14 @@ def partial_calls(calls: Sequence[AggregateCall], results: Sequence[str], names:
         results: the names of their results.
         names: the names of the columns that they read.
     """
-    if any(call.function not in _SPLIT_IN_BATCH or call.is_distinct for call in calls):
+    if any(call.function not in _SPLIT_IN_BATCH | _WHOLE_IN_BATCH or call.is_distinct for call in calls):
         return None
     partial, final = [], []
     for each, result in zip(partials(calls), results, strict=True):
         call = each.call
         operands = names_text([names[index] for index in call.operands]) or "*"
         chosen = "" if call.filter is None else f" FILTER {names[call.filter]}"
-        partial.append(f"Partial_{call.function}({operands}){chosen} AS {each.shown}")
-        final.append(f"Final_{call.function}({names_text(each.parts)}) AS {result}")
+        is_whole = call.function in _WHOLE_IN_BATCH
+        partial.append(f"Partial_{call.function}({operands}){chosen} AS {result if is_whole else each.shown}")
+        final.append(f"Final_{call.function}({result if is_whole else names_text(each.parts)}) AS {result}")
     return PartialCalls(tuple(partial), tuple(final))

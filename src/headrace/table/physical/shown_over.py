@@ -106,9 +106,9 @@ def shown_over(over: OverNode, *, is_batch: bool) -> PhysicalNode:
     order = _order(over)
     if is_batch:
         shown = (*order, ("window#0", f"{names_text(texts)} {over.frame_text}"), ("select", names_text(schema.names)))
-        return ShownOver(_sorted(over), schema, over.name, shown, results, mode=over.mode)
+        return ShownOver(_sorted(over), schema, over.name, shown, over.partition_by, results, mode=over.mode)
     shown = (*order, ("window", f" {over.frame_text}"), ("select", names_text([*given.names, *texts])))
-    return ShownOver(over.input, schema, over.name, shown, results, mode=over.mode)
+    return ShownOver(over.input, schema, over.name, shown, results=results, mode=over.mode)
 
 
 def _order(over: OverNode) -> Sequence[tuple[str, str]]:

@@ -150,7 +150,7 @@ def limit_phases(exchange: PhysicalNode, keys: Sequence[SortKey], offset: int, l
     first = (*order, ("offset", "0"), ("fetch", str(offset + limit)), ("global", "false"))
     last = (*order, ("offset", str(offset)), ("fetch", str(limit)), ("global", "true"))
     below = exchange.with_inputs([Phase(source, source.schema, title, first)])
-    made = Phase(below, source.schema, title, last)
+    made = Phase(below, source.schema, title, last, distributed=())
     return made if calc is None else PulledCalc(made, calc.expressions, calc.names)
 
 

@@ -1,0 +1,268 @@
+"""Aggregates of batch mode as plans show them: in two phases, sorted, and over distinct values.
+
+What is computed is one aggregate. Flink's planner computes distinct aggregates by grouping twice: first by their
+arguments as well, where several of them need a copy of each row for each set of arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.common.logical_types import LogicalType
+from headrace.table.functions.types import BIGINT
+from headrace.table.logical.names import unique_names
+from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, Cast, InputRef, Literal, Scalar
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.node import PhysicalNode, names_text
+from headrace.table.physical.phases import Phase, call_texts, partial_calls
+
+_UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE"))
+_SORTED: Final = frozenset(("COLLECT", "ARRAY_AGG"))
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """An aggregate of batch mode.
+
+    Attributes:
+        source: what it reads.
+        group: the grouping columns.
+        calls: the calls.
+        schema: its columns.
+    """
+
+    source: PhysicalNode
+    group: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    schema: Schema
+
+    @staticmethod
+    def of(
+        source: PhysicalNode, group: Sequence[int], calls: Sequence[AggregateCall], names: Sequence[str]
+    ) -> Grouping:
+        """An aggregate whose grouping columns keep their names, and whose results have some."""
+        fields = [source.schema[index] for index in group]
+        results = (Field(name, call.type) for name, call in zip(names, calls, strict=True))
+        return Grouping(source, tuple(group), tuple(calls), Schema((*fields, *results)))
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of the results."""
+        return self.schema.names[len(self.group) :]
+
+    @property
+    def key_texts(self) -> list[str]:
+        """The columns of the key in the form of plans."""
+        given, names = self.source.schema.names, self.schema.names
+        pairs = zip(self.group, names, strict=False)
+        return [given[index] if given[index] == name else f"{given[index]} AS {name}" for index, name in pairs]
+
+    def terms(self, calls: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """The terms of a phase with these calls."""
+        names = names_text([self.source.schema.names[index] for index in self.group])
+        grouped = (("groupBy", names),) if names else ()
+        return (*grouped, ("select", names_text([*self.key_texts, *calls])))
+
+
+def shown_aggregate(node: Grouping) -> PhysicalNode | None:
+    """The nodes that plans show for an aggregate; None if they show a single one."""
+    if any(call.is_distinct for call in node.calls):
+        return _of_distinct(node)
+    if any(call.function in _UNMERGED for call in node.calls):
+        return _sorted_in_one_phase(node)
+    is_sorted = any(call.function in _SORTED for call in node.calls)
+    found = partial_calls(node.calls, node.results, node.source.schema.names)
+    if found is None:
+        return None
+    if distribution_of(node.source, node.group):
+        return _in_one_phase(node)
+    kind = "Sort" if is_sorted else "Hash"
+    source = _sorted(node.source, node) if is_sorted else node.source
+    local = Phase(source, node.source.schema, f"Local{kind}Aggregate", node.terms(found.partial))
+    below: PhysicalNode = Exchange(local, node.group)
+    below = _sorted(below, node) if is_sorted else below
+    return _merged(below, node, f"{kind}Aggregate", found.final, is_merge=True)
+
+
+def _merged(below: PhysicalNode, node: Grouping, title: str, calls: Sequence[str], *, is_merge: bool) -> PhysicalNode:
+    terms = (("isMerge", str(is_merge).lower()), *node.terms(calls))
+    return Phase(below, node.schema, title, terms, distributed=tuple(range(len(node.group))))
+
+
+def _in_one_phase(node: Grouping) -> PhysicalNode:
+    """An aggregate of rows that are in the task of their group already."""
+    texts = call_texts(node.calls, node.results, node.source.schema.names, retracts=False)
+    title = "SortAggregate" if _is_sorted(node.source) else "HashAggregate"
+    return _merged(node.source, node, title, texts, is_merge=False)
+
+
+def _sorted_in_one_phase(node: Grouping) -> PhysicalNode:
+    texts = call_texts(node.calls, node.results, node.source.schema.names, retracts=False)
+    return _merged(_sorted(Exchange(node.source, node.group), node), node, "SortAggregate", texts, is_merge=False)
+
+
+def _sorted(source: PhysicalNode, node: Grouping) -> PhysicalNode:
+    keys = names_text([f"{source.schema.names[index]} ASC" for index in node.group])
+    return Phase(source, source.schema, "Sort", (("orderBy", keys),)) if keys else source
+
+
+# --- distribution ----------------------------------------------------------------------------------------------------
+
+
+def distribution_of(node: PhysicalNode, group: Sequence[int]) -> bool:
+    """Return whether rows of a group are in one task already, since they were brought together by its columns."""
+    found = _distributed(node)
+    return found is not None and set(found) <= set(group) and bool(found) == bool(group)
+
+
+def _distributed(node: PhysicalNode) -> tuple[int, ...] | None:
+    """The columns by which a node's rows are distributed; empty for those of a single task, None where unknown."""
+    if isinstance(node, Phase):
+        return node.distributed
+    if isinstance(node, Calc):
+        below = _distributed(node.input)
+        places = {each.index: at for at, each in enumerate(node.expressions) if isinstance(each, InputRef)}
+        known = None if below is None else [places.get(index) for index in below]
+        return None if known is None or None in known else tuple(each for each in known if each is not None)
+    keys = getattr(node, "keys", None)
+    exchanges = node.inputs
+    is_joined = len(exchanges) == 2 and all(isinstance(each, Exchange) and each.keys for each in exchanges)
+    return tuple(keys.left) if is_joined and keys is not None else None
+
+
+def _is_sorted(node: PhysicalNode) -> bool:
+    """Return whether rows come sorted by the columns by which they are distributed."""
+    return _is_sorted(node.input) if isinstance(node, Calc) else node.title == "OverAggregate"
+
+
+# --- distinct values -------------------------------------------------------------------------------------------------
+
+
+def _of_distinct(node: Grouping) -> PhysicalNode | None:
+    arguments = {(call.operands, call.filter) for call in node.calls}
+    if len(arguments) == 1 and all(call.is_distinct and call.filter is None for call in node.calls):
+        return _grouped_twice(node)
+    return _expanded(node)
+
+
+def _grouped_twice(node: Grouping) -> PhysicalNode | None:
+    full = sorted({*node.group, *node.calls[0].operands})
+    inner = shown_aggregate(Grouping.of(node.source, full, (), ()))
+    if inner is None:
+        return None
+    places = {index: at for at, index in enumerate(full)}
+    calls = tuple(replace(call, is_distinct=False).moved(places) for call in node.calls)
+    return shown_aggregate(replace(node, source=inner, group=tuple(places[at] for at in node.group), calls=calls))
+
+
+def _expanded(node: Grouping) -> PhysicalNode | None:
+    """The groups of copies of each row, one for each set of arguments, and then their groups."""
+    group, plain = set(node.group), [call for call in node.calls if not call.is_distinct]
+    sets = {frozenset(group | _read(call)) for call in node.calls if call.is_distinct}
+    full = tuple(sorted({index for each in sets for index in each}))
+    numbers = sorted({_number(full, each) for each in (*sets, *([frozenset(group)] if plain else []))})
+    named = [name for name, call in zip(node.results, node.calls, strict=True) if not call.is_distinct]
+    expand, copies, place = _copies(node.source, full, numbers, plain)
+    inner = Grouping.of(expand, (*full, place), [call.moved(copies) for call in plain], named)
+    below = shown_aggregate(inner)
+    if below is None:
+        return None
+    marked, marks = _marked(below, node, full, numbers)
+    return _outer(node, marked, {index: at for at, index in enumerate(full)}, marks)
+
+
+def _read(call: AggregateCall) -> set[int]:
+    return {*call.operands, *(() if call.filter is None else (call.filter,))}
+
+
+def _number(full: Sequence[int], kept: frozenset[int]) -> int:
+    return sum(1 << (len(full) - 1 - at) for at, index in enumerate(full) if index not in kept)
+
+
+def _copies(
+    source: PhysicalNode, full: Sequence[int], numbers: Sequence[int], plain: Sequence[AggregateCall]
+) -> tuple[PhysicalNode, dict[int, int], int]:
+    """The node that copies rows, where plain calls find their columns, and the place of the number of a copy."""
+    names, width = source.schema.names, len(source.schema)
+    read = sorted({index for call in plain for index in _read(call)} & set(full))
+    copied = unique_names([*names, "$e", *(f"{names[index]}_0" for index in read)])
+    rows = []
+    for number in numbers:
+        missing = {index for at, index in enumerate(full) if number >> (len(full) - 1 - at) & 1}
+        columns = [f"null AS {name}" if at in missing else name for at, name in enumerate(names)]
+        rows.append(
+            [
+                *columns,
+                f"{number} AS $e",
+                *(f"{names[i]} AS {n}" for i, n in zip(read, copied[width + 1 :], strict=True)),
+            ]
+        )
+    fields = [*source.schema, Field("$e", BIGINT.not_null()), *(source.schema[index] for index in read)]
+    texts = ", ".join(f"{{{names_text(row)}}}" for row in rows)
+    places = {index: index for index in range(width)} | {index: width + 1 + at for at, index in enumerate(read)}
+    return Phase(source, Schema(tuple(fields)).renamed(copied), "Expand", (("projects", texts),)), places, width
+
+
+def _marked(
+    below: PhysicalNode, node: Grouping, full: Sequence[int], numbers: Sequence[int]
+) -> tuple[PhysicalNode, dict[int, int]]:
+    """The groups with a mark for each number, and the columns of these marks."""
+    given, kind = below.schema, BIGINT.not_null()
+    number = InputRef(len(full), type=kind)
+    *others, last = (Literal(each, type=kind) for each in numbers)
+    branches = tuple(Branch(_equal(number, each), each) for each in others)
+    case: Scalar = Case(branches, last, type=kind) if branches else last
+    filters = {
+        _number(full, frozenset({*node.group, *_read(call)})): call.filter for call in node.calls if call.is_distinct
+    }
+    kept = [index for index in range(len(given)) if index != len(full)]
+    columns: list[Scalar] = [InputRef(index, type=given.types[index]) for index in kept]
+    names = [given.names[index] for index in kept]
+    marks = {}
+    for each in numbers:
+        mark, chosen = _equal(case, Literal(each, type=kind)), filters.get(each)
+        if chosen is not None:
+            place = full.index(chosen)
+            is_true = Call("IS TRUE", (InputRef(place, type=given.types[place]),), type=BOOLEAN.not_null())
+            mark = Call("AND", (mark, is_true), type=BOOLEAN.not_null())
+        marks[each] = len(columns)
+        columns.append(mark)
+        names.append(f"$g_{each}")
+    dropped = set(full) - set(node.group) - {index for call in node.calls for index in call.operands}
+    left = [at for at in range(len(columns)) if at >= len(full) or full[at] not in dropped]
+    moved = {before: now for now, before in enumerate(left)}
+    calc = Calc(below, tuple(columns[at] for at in left), tuple(names[at] for at in left))
+    return calc, {each: moved[at] for each, at in marks.items()}
+
+
+def _equal(left: Scalar, right: Scalar) -> Scalar:
+    return Call("=", (left, right), type=BOOLEAN.not_null())
+
+
+def _outer(node: Grouping, marked: PhysicalNode, places: dict[int, int], marks: dict[int, int]) -> PhysicalNode | None:
+    """The groups of groups: distinct calls over those that are marked for them, and the results of the other calls."""
+    full = sorted(places, key=places.__getitem__)
+    found = {name: at for at, name in enumerate(marked.schema.names)}
+    names, calls = node.source.schema.names, []
+    for name, call in zip(node.results, node.calls, strict=True):
+        kept = frozenset({*node.group, *_read(call)}) if call.is_distinct else frozenset(node.group)
+        mark = marks[_number(full, kept)]
+        if call.is_distinct:
+            operands = tuple(found[names[index]] for index in call.operands)
+            calls.append(replace(call, operands=operands, filter=mark, is_distinct=False))
+        else:
+            calls.append(AggregateCall("MIN", (found[name],), call.type.as_nullable(), filter=mark))
+    group = tuple(found[names[index]] for index in node.group)
+    made = shown_aggregate(Grouping.of(marked, group, calls, node.results))
+    return None if made is None else _as_types(made, node.schema.types)
+
+
+def _as_types(node: PhysicalNode, types: Sequence[LogicalType]) -> PhysicalNode:
+    """A node whose columns have some types; counts that are minima of counts are nullable."""
+    given = InputRef.all_of(node.schema)
+    columns = [ref if ref.type == kind else Cast(ref, type=kind) for ref, kind in zip(given, types, strict=True)]
+    is_same = all(isinstance(each, InputRef) for each in columns)
+    return node if is_same else Calc(node, tuple(columns), node.schema.names)

@@ -1,0 +1,63 @@
+"""Estimated numbers of rows, by which Flink's planner chooses between plans."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from headrace.table.logical.scalars import Call, Scalar
+from headrace.table.physical.basic import Calc, TableSourceScan, ValuesScan
+from headrace.table.physical.node import PhysicalNode
+from headrace.table.physical.sizes import size_of
+
+UNKNOWN_ROWS: Final = 1e8
+"""The rows of a table without statistics."""
+_OF_GROUPS: Final = 0.1
+_SELECTIVITY: Final = {"=": 0.15, "<>": 0.85, "IS NULL": 0.1, "IS NOT NULL": 0.9, "LIKE": 0.25}
+_OTHER_SELECTIVITY: Final = 0.5
+
+
+def rows_of(node: PhysicalNode) -> float:
+    """The rows that a node emits."""
+    if isinstance(node, TableSourceScan):
+        known = node.source.row_count
+        return UNKNOWN_ROWS if known is None else float(known)
+    if isinstance(node, ValuesScan):
+        return float(len(node.rows))
+    given = sum(map(rows_of, node.inputs))
+    if isinstance(node, Calc):
+        return given * selectivity(node.condition)
+    if (group := getattr(node, "group", None)) is not None:
+        return given * _OF_GROUPS if group else 1.0
+    limit = getattr(node, "limit", None)
+    return given if limit is None else min(given, float(limit))
+
+
+def bytes_of(node: PhysicalNode) -> float:
+    """The size of all rows that a node emits."""
+    return rows_of(node) * size_of(node.schema)
+
+
+def has_one_row(node: PhysicalNode) -> bool:
+    """Return whether a node emits one row at most: an aggregate of all rows, or what is computed from it."""
+    if isinstance(node, Calc):
+        return has_one_row(node.input)
+    return getattr(node, "group", None) == ()
+
+
+def selectivity(condition: Scalar | None) -> float:
+    """The part of the rows that meet a condition."""
+    if condition is None:
+        return 1.0
+    if not isinstance(condition, Call):
+        return _OTHER_SELECTIVITY
+    parts = [selectivity(each) for each in condition.operands] if condition.function in {"AND", "OR", "NOT"} else []
+    match condition.function:
+        case "AND":
+            return math.prod(parts)
+        case "OR":
+            return min(sum(parts), 1.0)
+        case "NOT":
+            return 1.0 - parts[0]
+        case function:
+            return _SELECTIVITY.get(function, _OTHER_SELECTIVITY)
