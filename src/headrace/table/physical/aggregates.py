@@ -14,7 +14,7 @@ from headrace.operators.mini_batch import MiniBatch
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.names import unique_names
-from headrace.table.logical.scalars import AggregateCall, Call, Cast, Literal, Scalar
+from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.basic import Calc, Exchange
@@ -79,7 +79,8 @@ class GroupAggregate(PhysicalNode):
     def call_texts(self) -> list[str]:
         """The calls in the form of plans."""
         names = self.schema.names[len(self.group) :]
-        return call_texts(self.calls, names, self.input.schema.names, retracts=self.retracts)
+        growing = growing_calls(self.input, self.calls)
+        return call_texts(self.calls, names, self.input.schema.names, retracts=self.retracts, growing=growing)
 
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         if not is_batch or not isinstance(self.input, Exchange):
@@ -106,6 +107,28 @@ class GroupAggregate(PhysicalNode):
         )
         keyed = by_key(inputs[0], given, self.group, self.schema.names[: len(self.group)])
         return builder.add(spec, GroupAggregate.name, keyed)
+
+
+def growing_calls(node: PhysicalNode, calls: Sequence[AggregateCall]) -> set[AggregateCall]:
+    """The calls over a node's columns from whose results updates take back nothing."""
+    return {call for call in calls if _only_grows(node, call)}
+
+
+def _only_grows(node: PhysicalNode, call: AggregateCall) -> bool:
+    """Return whether updates of a call's argument never take back its result: a ``MAX`` of counts, say."""
+    if call.function not in ("MIN", "MAX"):
+        return False
+    (place,) = call.operands
+    while isinstance(node, Calc) or node.passes_rows:
+        if isinstance(node, Calc):
+            column = node.expressions[place]
+            if node.condition is not None or not isinstance(column, InputRef):
+                return False
+            place = column.index
+        (node,) = node.inputs
+    if not isinstance(node, GroupAggregate) or node.retracts or place < len(node.group):
+        return False
+    return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if call.function == "MAX" else ("MIN",))
 
 
 def _keeps_values(call: AggregateOperation, given: Schema) -> bool:

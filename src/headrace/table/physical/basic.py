@@ -10,13 +10,14 @@ from typing import ClassVar
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
-from headrace.common.logical_types import AtomicType, TypeRoot, bigint
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
 from headrace.graph.changelog_specs import ExpandSpec
 from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SelectSpec, SourceSpec, TimestampsSpec
 from headrace.operators.record_times import RecordTime
+from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.logical.errors import PlanningError
@@ -322,6 +323,14 @@ class Union(PhysicalNode):
     def schema(self) -> Schema:
         return self.columns
 
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        arms = [_shown_arm(arm, self.columns) for arm in self.arms]
+        made = replace(self, arms=tuple(arms[:2]))
+        for arm in arms[2:]:  # Calcite's have two inputs
+            modes = [each.mode for each in made.arms]
+            made = replace(self, arms=(replace(made, mode=reduce(ChangelogMode.union, modes)), arm))
+        return made
+
     def terms(self, text: ScalarText) -> Terms:
         yield "all", "true"
         yield "union", names_text(self.schema.names)
@@ -336,6 +345,27 @@ class Union(PhysicalNode):
             for arm, edges in zip(self.arms, inputs, strict=True)
         ]
         return tuple(edge for edges in arms for edge in edges)
+
+
+def _shown_arm(arm: PhysicalNode, columns: Schema) -> PhysicalNode:
+    """An arm of a union with its conversions to the types of the union."""
+    refs = InputRef.all_of(arm.schema)
+    given = arm.expressions if isinstance(arm, Calc) else refs
+    cast = [_converted(each, kind) for each, kind in zip(given, columns.types, strict=True)]
+    if any(each.type.as_nullable() != kind.as_nullable() for each, kind in zip(given, columns.types, strict=True)):
+        below, condition = (arm.input, arm.condition) if isinstance(arm, Calc) else (arm, None)
+        return Calc(below, tuple(cast), arm.schema.names, condition, mode=arm.mode)
+    if all(each.type == ref.type for each, ref in zip(cast, refs, strict=True)):
+        return arm
+    nullable = [_converted(ref, each.type) for ref, each in zip(refs, cast, strict=True)]
+    return Calc(arm, tuple(nullable), arm.schema.names, mode=arm.mode)
+
+
+def _converted(scalar: Scalar, kind: LogicalType) -> Scalar:
+    """A column in a type of a union; constants and time attributes stay as they are."""
+    if scalar.type == kind or scalar.time is not None or isinstance(scalar, Literal):
+        return scalar
+    return Cast(scalar, type=kind)
 
 
 @dataclass(frozen=True)

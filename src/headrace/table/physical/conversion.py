@@ -40,11 +40,13 @@ class ConversionContext:
     Attributes:
         is_batch: whether the statement runs in batch mode.
         settings: the configuration of the session.
+        is_shown: whether the plan is shown, and not executed.
         sources: the sources of tables, by scan: equal scans have the same one.
     """
 
     is_batch: bool
     settings: Configuration
+    is_shown: bool = False
     sources: dict[logical.Scan, TableSource] = field(default_factory=dict, compare=False)
 
     @property

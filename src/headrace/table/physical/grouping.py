@@ -17,6 +17,7 @@ from headrace.table.options import AGG_PHASES
 from headrace.table.physical.aggregates import GroupAggregate, operation
 from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.joins import without_times
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.translation import record_type
 from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
@@ -164,4 +165,5 @@ def _grouped(
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
 ) -> PhysicalNode:
+    source = without_times(source)
     return GroupAggregate(Exchange(source, group), group, calls, names, ttl)

@@ -336,13 +336,13 @@ _LARGEST_BROADCAST: Final = 1 << 20
 
 def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
     """The regular join of two changelogs, whose result has no time attributes."""
-    left, right = _without_times(left), _without_times(right)
+    left, right = without_times(left), without_times(right)
     keys = JoinKeys.of(join.condition, len(left.schema))
     exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
     return Join(*exchanges, join.kind, join.condition, keys, join.state_ttl, hints=join.sides_of_hints)
 
 
-def _without_times(node: PhysicalNode) -> PhysicalNode:
+def without_times(node: PhysicalNode) -> PhysicalNode:
     """A node with its time attributes materialized: rows that wait for matches are out of time order."""
     if not any(field.time for field in node.schema):
         return node

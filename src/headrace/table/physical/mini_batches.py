@@ -14,7 +14,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import AggregateCall
 from headrace.table.logical.schema import Schema
 from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_LATENCY, MINI_BATCH_SIZE
-from headrace.table.physical.aggregates import GroupAggregate
+from headrace.table.physical.aggregates import GroupAggregate, growing_calls
 from headrace.table.physical.basic import Exchange, TableSourceScan, WatermarkAssigner
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import Join
@@ -93,7 +93,8 @@ class LocalGroupAggregate(_Passing):
             yield "groupBy", names_text(keys)
         counts = [call for call in self.calls if call.function == "COUNT" and not call.operands and call.filter is None]
         calls = self.calls if counts or not self.retracts else (*self.calls, _COUNT)
-        yield "select", names_text([*keys, *partial_texts(calls, names, retracts=self.retracts)])
+        growing = growing_calls(self.input, calls)
+        yield "select", names_text([*keys, *partial_texts(calls, names, retracts=self.retracts, growing=growing)])
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ class GlobalGroupAggregate(GroupAggregate):
 
     @property
     def call_texts(self) -> list[str]:
-        texts = merging_texts(self.calls, retracts=self.retracts)
+        growing = growing_calls(self.local.input, self.calls)
+        texts = merging_texts(self.calls, retracts=self.retracts, growing=growing)
         return [f"{text} AS {name}" for text, name in zip(texts, self.schema.names[len(self.group) :], strict=True)]
 
 

@@ -154,6 +154,8 @@ def _node(
 ) -> OverAggregate:
     exchange = Exchange(source, over.partition_by)
     text = frame_text(over.frame)
+    if any(call.function in ("RANK", "DENSE_RANK") for call in over.calls):
+        text = text.replace("ROWS", "RANGE")
     return kind(exchange, over.partition_by, over.order_by, frame, text, over.calls, over.names, time)
 
 

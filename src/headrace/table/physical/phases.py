@@ -5,7 +5,7 @@ Senders sum up rows where the planner of the stream graph finds it useful; plans
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -25,14 +25,22 @@ _PARTS: Final = {
 
 _SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG", "SINGLE_VALUE"))
 _WHOLE_IN_BATCH: Final = frozenset(("COLLECT", "ARRAY_AGG"))
-"""Functions that batch plans show in two phases, with partial results that have parts, and with one that is an object."""
+"""Functions that batch plans show in two phases: with partial results of several parts, and of one object."""
 
 
 def call_texts(
-    calls: Sequence[AggregateCall], names: Sequence[str], given: Sequence[str], *, retracts: bool
+    calls: Sequence[AggregateCall],
+    names: Sequence[str],
+    given: Sequence[str],
+    *,
+    retracts: bool,
+    growing: Collection[AggregateCall] = (),
 ) -> list[str]:
-    """Calls with the names of their results, as plans show them."""
-    return [f"{call_text(call, given, retracts=retracts)} AS {name}" for call, name in zip(calls, names, strict=True)]
+    """Calls with the names of their results, as plans show them; nothing is retracted from those that only grow."""
+    return [
+        f"{call_text(call, given, retracts=retracts and call not in growing)} AS {name}"
+        for call, name in zip(calls, names, strict=True)
+    ]
 
 
 def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> str:
@@ -73,11 +81,17 @@ def partials(calls: Sequence[AggregateCall], *, retracts: bool = False) -> Itera
         yield Partial(call, parts, sets.setdefault(call.operands, len(sets)) if call.is_distinct else None)
 
 
-def partial_texts(calls: Sequence[AggregateCall], names: Sequence[str], *, retracts: bool = False) -> Iterator[str]:
-    """What senders compute for calls, in the form of streaming plans."""
+def partial_texts(
+    calls: Sequence[AggregateCall],
+    names: Sequence[str],
+    *,
+    retracts: bool = False,
+    growing: Collection[AggregateCall] = (),
+) -> Iterator[str]:
+    """What senders compute for calls, as streaming plans show it; nothing is retracted from calls that only grow."""
     sets: dict[str, None] = {}
     for each in partials(calls, retracts=retracts):
-        text = call_text(each.call, names, retracts=retracts)
+        text = call_text(each.call, names, retracts=retracts and each.call not in growing)
         if each.distinct is not None:
             text = text.replace("(DISTINCT ", f"(distinct${each.distinct} ", 1)
             operands = names_text([names[index] for index in each.call.operands])
@@ -86,11 +100,14 @@ def partial_texts(calls: Sequence[AggregateCall], names: Sequence[str], *, retra
     yield from sets
 
 
-def merging_texts(calls: Sequence[AggregateCall], *, retracts: bool = False) -> Iterator[str]:
+def merging_texts(
+    calls: Sequence[AggregateCall], *, retracts: bool = False, growing: Collection[AggregateCall] = ()
+) -> Iterator[str]:
     """What receivers compute for calls, in the form of streaming plans."""
     for each in partials(calls, retracts=retracts):
+        retracted = "_RETRACT" if retracts and each.call not in growing else ""
         of_set = "" if each.distinct is None else f"distinct${each.distinct} "
-        yield f"{each.call.function}{'_RETRACT' if retracts else ''}({of_set}{each.shown})"
+        yield f"{each.call.function}{retracted}({of_set}{each.shown})"
 
 
 @dataclass(frozen=True)

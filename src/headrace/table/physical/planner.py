@@ -74,7 +74,7 @@ class Planner:
         Raises:
             PlanningError: when no plan can compute them.
         """
-        context = ConversionContext(self.is_batch, self.settings)
+        context = ConversionContext(self.is_batch, self.settings, is_shown)
         purpose = PlanPurpose(is_shown, self.is_batch)
         logical = [optimized(relation, context.is_upsert, context.time_zone, purpose) for relation in relations]
         pushed = with_pushed_down(

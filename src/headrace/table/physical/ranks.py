@@ -15,6 +15,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.options import MINI_BATCH
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
@@ -41,6 +42,7 @@ class Rank(PhysicalNode):
 
     Attributes:
         strategy: the way to rank, which the changes of the input determine; None until they are inferred.
+        has_updates: whether plans show updates of the first row, as Flink's do where there are mini-batches.
     """
 
     name: ClassVar[str] = "Rank"
@@ -60,6 +62,7 @@ class Rank(PhysicalNode):
     shows_rank: bool = False
     strategy: RankStrategy = RankStrategy.APPEND
     unique_key: tuple[int, ...] = ()
+    has_updates: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -79,7 +82,8 @@ class Rank(PhysicalNode):
 
     def only_inserts(self, given: Modify) -> bool:
         """Return whether no row is ever retracted, given the changes of its input."""
-        return given is Modify.INSERT and self.is_deduplication and not self.keeps_last
+        is_first = self.is_deduplication and not self.keeps_last
+        return given is Modify.INSERT and is_first and not self.has_updates
 
     @property
     def needs(self) -> UpdateKind:
@@ -161,7 +165,7 @@ class Deduplicate(PhysicalNode):
         yield "keep", "LastRow" if self.rank.keeps_last else "FirstRow"
         yield "key", names_text([schema.names[index] for index in self.rank.partition_by])
         yield "order", "ROWTIME" if time is TimeAttribute.ROWTIME else "PROCTIME"
-        yield "outputInsertOnly", str(not self.rank.keeps_last).lower()
+        yield "outputInsertOnly", str(not self.rank.keeps_last and not self.rank.has_updates).lower()
 
 
 @dataclass(frozen=True)
@@ -237,6 +241,8 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
         return bounded_rank(rank, source)
     if rank.function != "ROW_NUMBER":
         raise PlanningError(f"{rank.function}() of streams is not supported: ROW_NUMBER() is")
+    if rank.end is not None and rank.end <= 0:
+        raise PlanningError(f"Rank end should not less than zero, but now is {rank.end}: the first rank is 1")
     windowed = _window_rank(source, rank)
     if windowed is not None:
         return windowed
@@ -251,6 +257,7 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
         rank.rank,
         rank.end_column,
         rank.shows_rank and not is_one,
+        has_updates=context.is_shown and context.settings.get(MINI_BATCH),
     )
     node = with_strategy(node, context)
     return _with_constant_rank(node, rank.rank) if rank.shows_rank and is_one else node

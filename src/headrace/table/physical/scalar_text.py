@@ -22,7 +22,7 @@ from headrace.common.logical_types import (
     RowType,
     TypeRoot,
 )
-from headrace.table.functions.types import INT
+from headrace.table.functions.types import CHARACTERS, INT, is_in
 from headrace.table.logical.match import ALL_ROWS, CLASSIFIER, PatternAggregate, PatternRef
 from headrace.table.logical.scalars import (
     Call,
@@ -104,9 +104,12 @@ class CalciteText:
         if call.function in _NO_PARENTHESES and not self.is_physical:
             return call.function
         operands = [self._operand(call, index) for index in range(len(call.operands))]
+        if call.function == "COALESCE":
+            pairs = zip(call.operands, operands, strict=True)
+            operands = [text if is_in(each.type, CHARACTERS) else self._converted(each) for each, text in pairs]
         if (unit := _unit_of(call)) is not None:
             return _with_unit(call, operands, f"FLAG({unit})" if self.shows_flags else unit)
-        flags = [f"FLAG({value})" for _, value in call.options if isinstance(value, str) and value.isupper()]
+        flags = [f"FLAG({flag})" if self.shows_flags else flag for flag in _flags_of(call)]
         return f"{call.function}({', '.join([*flags, *operands])})"
 
     def _operand(self, call: Call, index: int) -> str:
@@ -126,13 +129,23 @@ class CalciteText:
     def _cast(self, cast: Cast) -> str:
         if cast.is_implicit:
             return self(cast.operand)
+        if isinstance(cast.operand, Literal) and cast.operand.value is None:
+            return f"null:{calcite_type(cast.type)}"
         if cast.is_try:
             return f"TRY_CAST({self(cast.operand)})"
         return f"CAST({self(cast.operand)}):{calcite_type(cast.type, nullability=True)}"
 
     def _case(self, case: Case) -> str:
-        parts = [text for branch in case.branches for text in (self(branch.condition), self(branch.result))]
-        return f"CASE({', '.join([*parts, self(case.otherwise)])})"
+        parts = [text for branch in case.branches for text in (self(branch.condition), self._converted(branch.result))]
+        return f"CASE({', '.join([*parts, self._converted(case.otherwise)])})"
+
+    def _converted(self, scalar: Scalar) -> str:
+        """A result of ``CASE`` or ``COALESCE``, with its conversion to the type of all results."""
+        if not isinstance(scalar, Cast) or not scalar.is_implicit:
+            return self(scalar)
+        if isinstance(scalar.operand, Literal):
+            return self.literal(replace(scalar.operand, type=scalar.type), typed=None)
+        return self(replace(scalar, is_implicit=False, type=scalar.type))
 
     def _over(self, over: OverCall) -> str:
         if over.function not in ("SUM", "AVG"):
@@ -201,6 +214,12 @@ _PARTS: Final = {
     "DAYOFWEEK": "DOW",
 }
 """The units of functions that are ``EXTRACT`` in plans."""
+
+
+def _flags_of(call: Call) -> list[str]:
+    """The keywords among the arguments of a call."""
+    values = [getattr(value, "value", value) for _, value in call.options]
+    return [value for value in values if isinstance(value, str) and value.isupper()]
 
 
 def _unit_of(call: Call) -> str | None:
@@ -434,6 +453,9 @@ def _executed_call(call: Call, text: Text) -> str:
         return f"CASE(({first} = {second}), null:{calcite_type(call.type)}, {first})"
     if (unit := _unit_of(call)) is not None:
         return _with_unit(call, list(map(text, call.operands)), unit)
+    flags = _flags_of(call)
+    if flags or call.function == "||":
+        return f"{call.function}({', '.join([*flags, *map(text, call.operands)])})"
     return _infix_call(call, text)
 
 

@@ -168,6 +168,10 @@ def _sort(sort: logical.Sort, context: ConversionContext) -> PhysicalNode:
     if context.is_batch and sort.keys:
         return Sort(source, sort.keys, sort.offset, sort.limit)
     strategy, key = strategy_of(source, (), sort.keys, context)
+    if not sort.keys and sort.limit is None and not context.is_batch:
+        raise PlanningError(
+            "FETCH is missed, which on streaming table is not supported currently: OFFSET needs a LIMIT in streams"
+        )
     if not sort.keys:
         limit = _NO_LIMIT if sort.limit is None else sort.limit
         return Limit(source, (), sort.offset, limit, strategy)

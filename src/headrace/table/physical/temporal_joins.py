@@ -61,7 +61,7 @@ class TemporalJoin(AnyJoin):
         versions = _marker("CONDITION", [*times, *keys])
         parts = conjuncts(self.condition)
         equal = [each for each in parts if is_equality(each, width)]
-        return condition_of([*equal, versions, *(each for each in parts if each not in equal)])
+        return condition_of([*equal, *(each for each in parts if each not in equal), versions])
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         spec = TemporalJoinSpec(**self.about(builder), time_fields=(self.time, self.version_time))

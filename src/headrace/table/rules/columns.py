@@ -84,6 +84,16 @@ def _without_identity(project: logical.Project, *, keeps_names: bool) -> Relatio
     return project.input if is_identity and len(below) == len(project.expressions) else project
 
 
+def _in_order(relation: Relation, wanted: Needed) -> Needed:
+    """The columns in the order of a table, where all columns of the table are read, and no others."""
+    if not isinstance(relation, logical.Project):
+        return wanted
+    read = [relation.expressions[index] for index in wanted]
+    columns = sorted(each.index for each in read if isinstance(each, InputRef))
+    is_whole = columns == list(range(len(relation.input.schema))) and len(read) == len(columns)
+    return tuple(sorted(wanted)) if is_whole else wanted
+
+
 def _below_projections(relation: Relation) -> Relation:
     """The relation whose rows projections compute, where only their number matters."""
     while isinstance(relation, logical.Project) and not _has_subquery(relation):
@@ -166,7 +176,8 @@ class Pruner:
 
     def below_watermark(self, assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
         """A watermark whose input is pruned."""
-        below = self.prune(assigner.input, distinct(needed, [assigner.rowtime], refs(assigner.watermark)))
+        wanted = distinct(needed, [assigner.rowtime], refs(assigner.watermark))
+        below = self.prune(assigner.input, _in_order(assigner.input, wanted) if set(wanted) == set(needed) else wanted)
         places = below.places
         made = replace(
             assigner,

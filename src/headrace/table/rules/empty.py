@@ -22,6 +22,8 @@ def with_empty_inputs(relation: Relation) -> Relation:
 
 def of_no_rows(relation: Relation) -> Relation:
     """The result of a relation of which an input has no rows, where that is known; else the relation."""
+    if isinstance(relation, logical.Sort) and relation.limit == 0:
+        return _empty(relation)
     rule = _RULES.get(type(relation))
     is_known = any(map(_is_empty, relation.inputs)) or (isinstance(relation, Join) and relation.condition == _NEVER)
     found = rule(relation) if rule is not None and is_known else None

@@ -113,6 +113,8 @@ def _sort_below(relation: Relation) -> Relation:
     nodes = [node for each in project.expressions for node in each.walk()]
     if any(isinstance(node, OverCall | Subquery) for node in nodes) or project.is_of_table:
         return relation
+    if _is_filtered(project.input):  # a projection is computed together with the filter below it
+        return relation
     if not all(map(is_deterministic, project.expressions)):
         return relation
     keys: list[SortKey] = []
@@ -122,3 +124,7 @@ def _sort_below(relation: Relation) -> Relation:
             return relation
         keys.append(replace(key, index=column.index))
     return replace(project, input=replace(relation, input=project.input, keys=tuple(keys)))
+
+
+def _is_filtered(relation: Relation) -> bool:
+    return isinstance(relation, Filter) or (isinstance(relation, Normalize) and relation.condition is not None)
