@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.server.client import RestClientError
 from tests.server.clusters import Cluster, processes_of
 from tests.server.serving import wait_for
 
@@ -29,6 +30,7 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
     cluster = Cluster(storage)
     wait_for(lambda: cluster.service.dispatcher.leads)
     job = cluster.run(parallelism="2")
+    assert cluster.rest.get("jobs", job)["state"] in {"CREATED", "RUNNING"}  # pages ask at once
     cluster.wait_for(job, "RUNNING")
     wait_for(lambda: cluster.epochs(job) > 0)
     [line] = cluster.rest.get("jobs", "overview")["jobs"]
@@ -77,3 +79,51 @@ def test_a_process_that_is_killed_is_started_again_and_goes_on(storage: Path) ->
     assert json.loads((storage / "jobs" / f"{job}-0001" / "attempts" / attempts[0]).read_text())["code"] == -9
     cluster.service.stop()
     assert processes_of(storage) == []
+
+
+@pytest.mark.slow
+def test_one_stands_by_and_takes_over_with_the_processes_that_run(storage: Path) -> None:
+    first, second = Cluster(storage), Cluster(storage)
+    leader, other = wait_for(lambda: _by_rank(first, second))
+    job = leader.run()
+    wait_for(lambda: leader.epochs(job) > 0)
+    with pytest.raises(RestClientError, match=f"stands by; the one that leads is at {leader.service.address}"):
+        other.rest.get("jobs", "overview")
+    assert other.rest.get("healthz")["status"] == "ok"
+    with pytest.raises(RestClientError, match="stands by"):
+        other.rest.get("readyz")
+    before = processes_of(storage)
+    leader.service.dispatcher.abandon()
+    wait_for(lambda: other.service.dispatcher.leads, 60.0)
+    wait_for(lambda: other.epochs(job) > 0)
+    assert processes_of(storage) == before
+    other.service.stop()
+    leader.service.stop()
+    assert processes_of(storage) == []
+
+
+def _by_rank(*clusters: Cluster) -> list[Cluster] | None:
+    found = sorted(clusters, key=lambda each: not each.service.dispatcher.leads)
+    return found if found[0].service.dispatcher.leads else None
+
+
+@pytest.mark.slow
+def test_a_process_on_another_machine_ends_when_another_takes_its_place(storage: Path) -> None:
+    first = Cluster(storage)
+    wait_for(lambda: first.service.dispatcher.leads)
+    job = first.run()
+    wait_for(lambda: first.epochs(job) > 0)
+    [before] = processes_of(storage)
+    first.service.dispatcher.abandon()
+    attempts = storage / "jobs" / f"{job}-0001" / "attempts"
+    said = json.loads((attempts / "000001.process").read_text())
+    said["process"]["machine"] = "elsewhere"
+    (attempts / "000001.process").write_text(json.dumps(said))
+    second = Cluster(storage)
+    wait_for(lambda: second.service.dispatcher.leads, 60.0)
+    wait_for(lambda: second.rest.get("jobs", job, "checkpoints")["latest"]["restored"], 90.0)
+    assert json.loads((attempts / "000001.end").read_text())["status"] == "SUSPENDED"
+    assert before not in processes_of(storage)
+    assert len(processes_of(storage)) == 1
+    second.service.stop()
+    first.service.stop()

@@ -27,7 +27,7 @@ from pathlib import Path
 from headrace.common import Encoder, Types, WatermarkStrategy
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.datastream.connectors.file_system import FileSink
+from headrace.datastream.connectors.file_system import FileSink, RollingPolicy
 
 place, count = Path(sys.argv[1]), int(sys.argv[2])
 held = (place / "lock").open("a")
@@ -41,7 +41,8 @@ with (place / "starts").open("a") as starts:
 env = StreamExecutionEnvironment.get_execution_environment()
 source = DataGeneratorSource(lambda number: number, count, RateLimiterStrategy.per_second(200), Types.LONG())
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-rows = FileSink.for_row_format(str(place / "rows"), Encoder.simple_string_encoder()).build()
+rows = FileSink.for_row_format(str(place / "rows"), Encoder.simple_string_encoder())
+rows = rows.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
 numbers.map(str, Types.STRING()).uid("text").sink_to(rows).uid("rows")
 env.execute("numbers")
 """
@@ -115,13 +116,13 @@ class Trial:
 
     def rows(self) -> list[int]:
         """All that the job has published."""
-        folder = self.place / "rows"
-        files = [
-            file
-            for file in folder.rglob("*")
-            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        ]
-        return sorted(int(line) for file in files for line in file.read_text().split())
+        found: list[int] = []
+        for folder, folders, files in os.walk(self.place / "rows"):
+            folders[:] = [each for each in folders if not each.startswith(".")]
+            for file in files:
+                if not file.startswith("."):
+                    found += map(int, Path(folder, file).read_text().split())
+        return sorted(found)
 
     def starts(self) -> list[str]:
         """What each start of the program has said."""

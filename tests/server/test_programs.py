@@ -61,7 +61,7 @@ def test_a_program_is_uploaded_listed_and_removed(cluster: Cluster) -> None:
     assert (status, told["status"]) == (200, "success")
     [listed] = cluster.rest.get("jars")["files"]
     assert (listed["id"], listed["name"]) == (told["filename"], "my job.zip")
-    assert listed["entry"] == [{"name": "my job.zip", "description": None}]
+    assert listed["entry"] == [{"name": "main.py", "description": None}]
     [stored] = (cluster.storage / "programs").glob("*/my job.zip")
     assert stored.read_bytes() == content
     cluster.rest.ask("DELETE", ("jars", listed["id"]))

@@ -32,6 +32,9 @@ _STEP_SECONDS: Final = 0.1
 _SYNC_SECONDS: Final = 2.0
 """How often it is looked which jobs there are: another dispatcher may have taken one in, before it has stood by."""
 
+_THREAD_SECONDS: Final = 30.0
+"""A thread that is to end has this time: it may be waiting for the storage."""
+
 _WORKERS: Final = 8
 
 _WATCHED_SECONDS: Final = 15.0
@@ -98,21 +101,20 @@ class Dispatcher(ServedJobs):
         self._runs: dict[str, ManagedJob] = {}
         self._leads = False
         self._stops = threading.Event()
+        self._leaves = threading.Event()
         self._synced_at = 0.0
         self._knows_jobs = False
         self._failed = ""
         self._lock = threading.Lock()
-        self._threads = [
-            threading.Thread(target=self._lead, name="headrace-leadership", daemon=True),
-            threading.Thread(target=self._manage, name="headrace-dispatcher", daemon=True),
-        ]
+        self._leading = threading.Thread(target=self._lead, name="headrace-leadership", daemon=True)
+        self._managing = threading.Thread(target=self._manage, name="headrace-dispatcher", daemon=True)
 
     # --- its life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to lead, or to stand by."""
-        for thread in self._threads:
-            thread.start()
+        self._leading.start()
+        self._managing.start()
 
     @property
     def takes_programs(self) -> bool:
@@ -124,11 +126,20 @@ class Dispatcher(ServedJobs):
         """True while it leads, and knows the jobs of the cluster."""
         return self._leads and self._knows_jobs
 
+    def abandon(self) -> None:
+        """Lead no more, and leave the processes of jobs to another dispatcher."""
+        self._stops.set()
+        self._managing.join(_THREAD_SECONDS)
+        self._leaves.set()
+        self._leading.join(_THREAD_SECONDS)
+        self._leads = False
+        self._leadership.leave()
+        self._around.workers.shutdown(wait=False, cancel_futures=True)
+
     def stop(self) -> None:
         """Stop all jobs at the end of their epochs, and lead no more; the next dispatcher goes on with them."""
         self._stops.set()
-        for thread in self._threads:
-            thread.join(30.0)
+        self._managing.join(_THREAD_SECONDS)
         running = [job for job in self._runs.values() if job.is_running] if self._leads else []
         for job in running:
             job.terminate()
@@ -140,17 +151,16 @@ class Dispatcher(ServedJobs):
                 logger.warning("job %s has not stopped in time: its process is killed", job.record.name)
                 job.kill()
             job.put_away()
-        self._leadership.leave()
-        self._around.workers.shutdown(wait=False, cancel_futures=True)
+        self.abandon()
 
     def _lead(self) -> None:
         pause = self._configuration.get(options.CLUSTER_LEASE) / 1000 / 16
-        while not self._stops.is_set():
+        while not self._leaves.is_set():
             try:
                 self._leads = self._leadership.look()
             except (OSError, HeadraceError) as error:
                 self._complain(f"the storage of the cluster cannot be used: {error}")
-            self._stops.wait(pause)
+            self._leaves.wait(pause)
 
     def _manage(self) -> None:
         while not self._stops.is_set():

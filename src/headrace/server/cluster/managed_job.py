@@ -193,7 +193,7 @@ class ManagedJob(ServedJob):
         """The dispatcher ends, and so has its process: keep what it has left on this machine."""
         process = self._process
         if process is not None and process.is_gone:
-            process.kill_group()
+            process.kill_session()
             self._keep_logs(process)
             process.remove_folder()
 
@@ -335,7 +335,7 @@ class ManagedJob(ServedJob):
 
     def _reap(self, process: JobProcessHandle) -> None:
         """Its process is gone: find out why."""
-        process.kill_group()
+        process.kill_session()
         end = self.record.end_of(self._attempt)
         if end is None and self.record.is_superseded(self._attempt):
             self._process = None

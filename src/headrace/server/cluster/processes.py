@@ -162,10 +162,13 @@ class JobProcessHandle:
     def kill(self) -> None:
         """End it, and all that it has started."""
         self._signal(signal.SIGKILL)
-        self.kill_group()
+        self.kill_session()
 
-    def kill_group(self) -> None:
-        """End what it has started, when it is gone itself: Java, Python workers."""
+    def kill_session(self) -> None:
+        """End what it has started, when it is gone itself: Java and its Python workers have groups of their own."""
+        for process in _processes_of_session(self.process.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -208,6 +211,21 @@ def planned(folder: Path, task: JobTask) -> JobPlan:
 
 
 _MOST_TOLD: Final = 2_000
+
+
+_SESSION: Final = 3
+"""The place of the number of the session in what Linux says of a process behind its name."""
+
+
+def _processes_of_session(session: int) -> list[int]:
+    """The processes of a session, but for the one that has begun it; none where Linux does not tell."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            told = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if told[_SESSION] == str(session) and entry.name != str(session):
+                found.append(int(entry.name))
+    return found
 
 
 def remove_folder(folder: Path) -> None:

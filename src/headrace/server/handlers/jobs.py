@@ -8,6 +8,7 @@ from headrace.common import options
 from headrace.common.configuration import masked
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
+from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.server.archives import to_document
 from headrace.server.errors import not_found
 from headrace.server.jobs import LOGS
@@ -81,10 +82,10 @@ def _type(job: JobSnapshot) -> str:
 
 
 def job_details(request: RestRequest) -> JobDetailsInfo:
-    """Return all about a job that pages begin with."""
+    """Return all about a job that pages begin with; without vertices before it has begun."""
     served, now = request.job(), now_millis()
-    plan, job = served.plan(), served.snapshot()
-    measured = served.measured()
+    job, measured = served.snapshot(), served.measured()
+    plan = job.plan or _no_plan(job)
     vertices = [vertex_details(vertex, job, measured, now) for vertex in vertices_of(plan)]
     return JobDetailsInfo(
         jid=job.job_id,
@@ -105,6 +106,11 @@ def job_details(request: RestRequest) -> JobDetailsInfo:
         plan=plan_info(plan, job.job_id).plan,
         pending_operators=0,
     )
+
+
+def _no_plan(job: JobSnapshot) -> JobPlan:
+    """The plan of a job that is not planned yet."""
+    return JobPlan(PlanSettings(job.name, 1, -1), (), 0)
 
 
 def _reached(job: JobSnapshot, status: JobStatus) -> int:

@@ -26,7 +26,8 @@ def programs(request: RestRequest) -> models.JarList:
 
 
 def _told(program: Program) -> models.JarFile:
-    return models.JarFile(program.id, program.name, program.uploaded, [models.JarEntry(program.name, None)])
+    entry = "main.py" if program.name.endswith(".zip") else program.name
+    return models.JarFile(program.id, program.name, program.uploaded, [models.JarEntry(entry, None)])
 
 
 def upload(request: RestRequest) -> models.JarUpload:
