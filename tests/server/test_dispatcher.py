@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,10 +38,15 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
     assert (line["jid"], line["name"], line["state"]) == (job, "numbers job", "RUNNING")
     vertices = cluster.rest.get("jobs", job)["vertices"]
     assert {vertex["name"]: vertex["parallelism"] for vertex in vertices}["Reduce"] == 2
+    with urllib.request.urlopen(cluster.service.address, timeout=20) as page:
+        assert "numbers job" in page.read().decode()
+    [place] = cluster.rest.get("taskmanagers")["taskmanagers"]
+    assert "starts afresh" in cluster.rest.text("taskmanagers", place["id"], "log")
     assert len(processes_of(storage)) == 1
     cluster.rest.ask("PATCH", ("jobs", job))
     cluster.wait_for(job, "CANCELED")
     assert processes_of(storage) == []
+    assert "was cancelled" in cluster.rest.text("jobs", job, "logs", "log")
     cluster.service.stop()
 
 
