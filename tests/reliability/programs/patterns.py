@@ -20,7 +20,7 @@ from tests.reliability.support.patterns import COUNT, DISORDER, EPOCHS, RECORD, 
 RULE_IDS = ("a", "b")
 
 
-def main(folder: str, faults: str, runtime: str, parallelism: str) -> None:
+def main(folder: str, faults: str, runtime: str, parallelism: str, **more: str) -> None:
     plan = FaultPlan(faults)
     use_dying_store(plan)
     settings = canonical.configuration(
@@ -32,6 +32,7 @@ def main(folder: str, faults: str, runtime: str, parallelism: str) -> None:
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "40",
             "restart-strategy.fixed-delay.delay": "100ms",
+            **more,
         },
     )
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(int(parallelism))
