@@ -1,7 +1,7 @@
 """Specs of operators that look at one row: that make several of it, or see whether it is as it has to be."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from headrace.common.output_tag import OutputTag
@@ -99,8 +99,9 @@ class ExpectationSpec(PassingSpec):
     def functions(self) -> Sequence[object]:
         return () if isinstance(self.condition, Bound) else (self.condition,)
 
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return {} if self.dead_letter is None else {self.dead_letter.tag_id: inputs[0].record_type}
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        tag, found = self.dead_letter, PassingSpec.outputs(self, inputs)
+        return found if tag is None else replace(found, side_types={tag.tag_id: inputs[0].record_type})
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.expectations import ExpectationOperator
