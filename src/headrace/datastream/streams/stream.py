@@ -310,8 +310,8 @@ def _with_side_output(operator: OperatorHandle, tag: OutputTag) -> Node:
             raise refused(
                 f"{node.name!r} never writes to the side output {tag.tag_id!r}: side outputs come from process(), "
                 "from windows with side_output_late_data(tag), interval joins with side_output_left_late_data(tag), "
-                "enrich with misses=tag, expect(name, condition, tag), and sources and sinks that were given this tag for "
-                "what they cannot read or write"
+                "enrich with misses=tag, expect(name, condition, tag), and sources and sinks that were given this tag "
+                "for what they cannot read or write"
             )
         operator._transformations.graph.update(node.id, tags=(*node.tags, tag))
         return node
