@@ -75,7 +75,7 @@ class EpochLimits:
     backlog_seconds: float | None = None
 
 
-class _Measured(NamedTuple):
+class _EpochSeen(NamedTuple):
     """One epoch that was run."""
 
     records: int
@@ -108,9 +108,9 @@ class EpochCost:
     def __init__(self, target_seconds: float) -> None:
         self.each = 0.0
         self._target = target_seconds
-        self._epochs: deque[_Measured] = deque(maxlen=_REMEMBERED)
-        self._slow: list[_Measured] = []
-        self._latest: deque[_Measured] = deque(maxlen=_REMEMBERED)
+        self._epochs: deque[_EpochSeen] = deque(maxlen=_REMEMBERED)
+        self._slow: list[_EpochSeen] = []
+        self._latest: deque[_EpochSeen] = deque(maxlen=_REMEMBERED)
         self._line = _Line(0.0, 0.0)
         self._is_known = False
 
@@ -155,7 +155,7 @@ class EpochCost:
 
     def learn(self, records: int, seconds: float) -> None:
         """Learn from an epoch."""
-        epoch, expected = _Measured(records, seconds), self._line.each * records
+        epoch, expected = _EpochSeen(records, seconds), self._line.each * records
         self._latest.append(epoch)
         found = seconds - self._line.fixed
         is_odd = bool(self._epochs) and abs(found - expected) > _NOISE * max(self._target, seconds)
@@ -172,7 +172,7 @@ class EpochCost:
         self._epochs.append(epoch)
         self._draw(records)
 
-    def _expects(self, epoch: _Measured) -> bool:
+    def _expects(self, epoch: _EpochSeen) -> bool:
         """Return whether other epochs have told what it costs: those of its size, or those of different sizes."""
         return self._is_known or self._slope([self._epochs[-1], epoch]) is None
 
@@ -200,13 +200,13 @@ class EpochCost:
         self._line = _Line(fixed, max(for_records, typical * _LEAST_SHARE) / records)
         self.each = self._line.each
 
-    def _slope(self, epochs: Iterable[_Measured]) -> float | None:
+    def _slope(self, epochs: Iterable[_EpochSeen]) -> float | None:
         """Seconds a record by some epochs; None when they are too much alike to tell."""
         slopes = self._slopes(epochs)
         # Not the middle one: where they differ much, too small an epoch costs more than one that is somewhat too large.
         return max(0.0, slopes[len(slopes) // 3]) if slopes else None
 
-    def _slopes(self, epochs: Iterable[_Measured]) -> list[float]:
+    def _slopes(self, epochs: Iterable[_EpochSeen]) -> list[float]:
         """Seconds a record by any two epochs that tell, from the least on."""
         ordered = sorted(epochs)
         return sorted(
@@ -216,7 +216,7 @@ class EpochCost:
             if self._tell(small, large)
         )
 
-    def _tell(self, small: _Measured, large: _Measured) -> bool:
+    def _tell(self, small: _EpochSeen, large: _EpochSeen) -> bool:
         """Whether two epochs tell a fixed cost from one a record: noise must not hide what the difference took."""
         share = 1 - small.records / large.records
         return share >= _TELLING and share * large.seconds >= _NOISE * self._target

@@ -61,7 +61,7 @@ def snapshot_of_document(document: Mapping[str, Any]) -> JobSnapshot:
         )
     try:
         plan = None if document["plan"] is None else plan_of_document(document["plan"])
-        reader = _Reader(plan, document)
+        reader = _DocumentReader(plan, document)
         found: JobSnapshot = reader.read(JobSnapshot, {**document, "plan": None})
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise HeadraceError(f"the status of a job cannot be read: {type(error).__name__}: {error}") from error
@@ -115,7 +115,7 @@ def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-class _Reader:
+class _DocumentReader:
     """Reads values of a document by their types.
 
     Args:

@@ -49,7 +49,7 @@ def _columns(operator: PlannedOperator, nodes: Mapping[int, Node], before: Mappi
         return given
     rule = next((_RULES[kind] for kind in type(node.spec).__mro__ if kind in _RULES), None)
     width = len(fields_of(node.type_of(None)))
-    found = () if rule is None else rule(_Step(node, operator.schemas[0], given))
+    found = () if rule is None else rule(_OperatorInputs(node, operator.schemas[0], given))
     return found if len(found) == width else (None,) * width
 
 
@@ -83,7 +83,7 @@ def _changed(columns: Iterable[Origins]) -> Origins:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _OperatorInputs:
     """An operator whose results come from the columns of its first input."""
 
     node: Node
@@ -91,11 +91,11 @@ class _Step:
     columns: Columns
 
 
-def _passed(step: _Step) -> Columns:
+def _passed(step: _OperatorInputs) -> Columns:
     return step.columns
 
 
-def _selected(step: _Step) -> Columns:
+def _selected(step: _OperatorInputs) -> Columns:
     assert isinstance(step.node.spec, SelectSpec)
     return tuple(_of_expression(each, step.columns) for each in step.node.spec.columns)
 
@@ -106,12 +106,12 @@ def _of_expression(expression: Bound, columns: Columns) -> Origins:
     return _changed(columns[index] for index in sorted(fields_in(expression)))
 
 
-def _with_times(step: _Step) -> Columns:
+def _with_times(step: _OperatorInputs) -> Columns:
     assert isinstance(step.node.spec, RecordTimesSpec)
     return (*step.columns, *[frozenset[ColumnOrigin]()] * len(step.node.spec.times))
 
 
-def _aggregated(step: _Step) -> Columns:
+def _aggregated(step: _OperatorInputs) -> Columns:
     """Keys come first, then the begin and the end of windows, which come from no field, and then aggregates."""
     spec = step.node.spec.aggregate if isinstance(step.node.spec, GlobalAggregateSpec) else step.node.spec
     assert isinstance(spec, AggregatedWindowSpec | GroupAggregateSpec)
@@ -138,7 +138,7 @@ def _of_aggregate(aggregate: object, kind: TypeInformation, columns: Columns) ->
     return _changed(columns[index] for index in sorted(aggregate.fields_in(kind)))
 
 
-_RULES: Final[dict[type, Callable[[_Step], Columns]]] = {
+_RULES: Final[dict[type, Callable[[_OperatorInputs], Columns]]] = {
     PassingSpec: _passed,
     SelectSpec: _selected,
     RecordTimesSpec: _with_times,

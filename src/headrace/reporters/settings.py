@@ -102,7 +102,7 @@ class ReporterSettings(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind(Generic[R]):
+class _ReporterKind(Generic[R]):
     """A kind of reporters.
 
     Attributes:
@@ -166,10 +166,10 @@ class _Kind(Generic[R]):
         return self.factories.get(factory) or self.factories.get(f"{factory}Factory") or factory
 
 
-_METRICS: Final = _Kind(
+_METRICS: Final = _ReporterKind(
     options.METRIC_REPORTERS, options.REPORTER_NAMESPACE, METRIC_REPORTERS, FLINK_FACTORIES, COMMON_OPTIONS
 )
-_TRACES: Final = _Kind(
+_TRACES: Final = _ReporterKind(
     options.TRACE_REPORTERS,
     options.TRACE_REPORTER_NAMESPACE,
     TRACE_REPORTERS,

@@ -16,7 +16,7 @@ logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorkDone:
     """What became of an item.
 
     What was raised travels like a result. A runtime that has to guess from a task's failure what was raised would take
@@ -46,17 +46,17 @@ class Outcome:
             return pickle.dumps(self, protocol=5)
         error = self.error if _is_portable(self.error) else _told(self.error)
         error.add_note("In the task:\n" + "".join(traceback.format_exception(self.error)).rstrip())
-        return pickle.dumps(Outcome(error=error), protocol=5)
+        return pickle.dumps(WorkDone(error=error), protocol=5)
 
 
-def attempt(work: Callable[[Any], object], item: object) -> Outcome:
+def attempt(work: Callable[[Any], object], item: object) -> WorkDone:
     """What the work gives for an item, or what it has raised."""
     try:
-        return Outcome(work(item))
+        return WorkDone(work(item))
     except Exception as error:
-        return Outcome(error=error)
+        return WorkDone(error=error)
     except EXITS as error:
-        return Outcome(error=_told(error))
+        return WorkDone(error=_told(error))
 
 
 def compact(backend: StateBackendPlugin, storage: Folder, work: CompactionWork) -> CompactionOutcome | None:

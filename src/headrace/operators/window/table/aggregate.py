@@ -92,7 +92,7 @@ class TableWindowOperator(KeyedOperator):
             self._order.open(context)
         self.context, self.output = context, output
         self._fired: list[Batch] = []
-        self._inner.open(self._of_inner(context), _Results(self._fired))
+        self._inner.open(self._of_inner(context), _FiredWindows(self._fired))
 
     def _of_inner(self, context: OperatorContext) -> OperatorContext:
         """The context without the state of the firing order."""
@@ -208,7 +208,7 @@ class _StatesOfWindows:
         return getattr(self._states, name)
 
 
-class _Results:
+class _FiredWindows:
     """Collects the output of an operator."""
 
     def __init__(self, fired: list[Batch]) -> None:
