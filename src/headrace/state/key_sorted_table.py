@@ -124,7 +124,7 @@ class KeySortedTable(SortedTable[Section]):
     def append(self, batch: pa.RecordBatch, watermark: int = MIN_WATERMARK) -> None:
         """Adds rows, in order and newer than all others; those that have expired at a watermark are left out."""
         self._watermark = watermark
-        self._append(_retained(batch, watermark))
+        super().append(_retained(batch, watermark))
 
     def end_epoch(self, watermark: int = MIN_WATERMARK, *, has_shown: bool = False) -> bool:
         """Puts what was added into state, and drops runs of which all rows have expired.

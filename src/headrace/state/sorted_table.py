@@ -128,7 +128,8 @@ class SortedTable(ABC, Generic[_Piece]):
     def _rest(self, piece: _Piece) -> pa.RecordBatch:
         """The rows of an appended piece that are still needed."""
 
-    def _append(self, batch: pa.RecordBatch) -> None:
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Adds rows, which are newer than all others."""
         if not batch.num_rows:
             return
         while len(alike := self._alike(batch)) > self._most_alike:
@@ -233,10 +234,6 @@ class TimeSortedTable(SortedTable["_Cursor"]):
         """The keys that are stored at one time in one run: where they are most; None when nothing is stored."""
         found = [cursor.most_keys() for cursor in self._stored if cursor.rows]
         return max(found, key=lambda keys: len(keys.hashes), default=None)
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Adds rows, which are newer than all others."""
-        self._append(batch)
 
     def _piece(self, batch: pa.RecordBatch) -> "_Cursor":
         return _Cursor(Run(Section(batch), described(self._meta, batch), ALL_HASHES))
