@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.output import new_table, output
-from headrace.cli.settings import job_settings
+from headrace.cli.settings import job_settings, pairs_of
 from headrace.common import wording
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
@@ -56,7 +56,7 @@ def create(
     """Make a log, unless it is there, and a topic in it."""
     log = _open(location, define, create=True)
     if topic is not None:
-        log.create_topic(topic, partitions, _pairs(config))
+        log.create_topic(topic, partitions, pairs_of(config))
 
 
 @log_app.command()
@@ -237,16 +237,6 @@ def _open(location: str, definitions: list[str] | None, *, create: bool = False)
 
     configuration = Configuration.from_dict(job_settings(definitions))
     return Log.open(location, create=create, options=configuration.storage_options())
-
-
-def _pairs(definitions: list[str] | None) -> dict[str, str]:
-    found = {}
-    for definition in definitions or []:
-        key, separator, value = definition.partition("=")
-        if not separator:
-            raise ConfigurationError(f"--config {definition}: expected KEY=VALUE, retention.ms=7d say")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def _lines(source: BinaryIO, separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:

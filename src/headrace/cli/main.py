@@ -15,7 +15,7 @@ import headrace
 from headrace.cli.cluster import cluster_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
-from headrace.cli.settings import LineageFormat, PlanFormat, SavepointKind, job_settings, with_rest
+from headrace.cli.settings import LineageFormat, PlanFormat, SavepointKind, job_settings, pairs_of, with_rest
 from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -280,6 +280,32 @@ def lineage(
 
     settings = job_settings(define, properties_file, {})
     raise typer.Exit(show_lineage(script, args or [], settings, fmt=fmt, full_traceback=traceback))
+
+
+@app.command()
+def topics(
+    log: Annotated[
+        str | None, typer.Argument(metavar="[LOG]", help="The folder of an embedded log, or its URI.")
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", metavar="HOST:PORT", help="The bootstrap servers of a cluster of Kafka.")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="A setting of Kafka's client, by Kafka's name."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds over which throughput and lag are compared.")
+    ] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a document for programs.")] = False,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Show the throughput, size and retention of topics, and the lag and health of their consumer groups."""
+    from headrace.cli.topics import run_topics
+
+    configuration = _configuration(define, properties_file)
+    run_topics(log, kafka, pairs_of(config, "--config"), configuration, seconds, as_json=as_json)
 
 
 @app.command()

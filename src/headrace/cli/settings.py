@@ -116,3 +116,18 @@ def _settings_in(file: Path) -> dict[str, str]:
             )
         settings |= found
     return settings
+
+
+def pairs_of(definitions: list[str] | None, option: str = "--config") -> dict[str, str]:
+    """The settings of an option that is given as ``KEY=VALUE``, any number of times.
+
+    Raises:
+        ConfigurationError: when there is no ``=`` in one.
+    """
+    found = {}
+    for definition in definitions or []:
+        key, separator, value = definition.partition("=")
+        if not separator:
+            raise ConfigurationError(f"{option} {definition}: expected KEY=VALUE, retention.ms=7d say")
+        found[key.strip()] = value.strip()
+    return found

@@ -1,0 +1,154 @@
+"""What operators ask of topics: how much comes, how much is kept, and who is behind."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.common.messages import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic at a moment.
+
+    Attributes:
+        begins: the first offset of each of its partitions.
+        ends: the offset behind the last one.
+        size: its bytes; None where that cannot be known.
+        settings: how long it keeps records, by Kafka's names.
+    """
+
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    size: int | None
+    settings: Mapping[str, str]
+
+    @property
+    def records(self) -> int:
+        """The number of offsets that are kept; of a compacted topic, at least as many as its records."""
+        return sum(self.ends) - sum(self.begins)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A consumer group at a moment.
+
+    Attributes:
+        members: the number of its members.
+        offsets: how far it has come.
+    """
+
+    members: int
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsState:
+    """Topics and their consumer groups at a moment.
+
+    Attributes:
+        time: the moment, in seconds of a clock that never goes back.
+        topics: by name.
+        groups: by id.
+    """
+
+    time: float
+    topics: Mapping[str, TopicState]
+    groups: Mapping[str, GroupState]
+
+
+class TopicMonitor(ABC):
+    """Looks at the topics of a log or a cluster."""
+
+    @abstractmethod
+    def look(self) -> TopicsState:
+        """What there is now."""
+
+
+class Health(Enum):
+    """What is wrong with a consumer group on a topic."""
+
+    OK = "ok"
+    BEHIND = "falls behind"
+    """Its lag has grown, though it has members."""
+
+    ALONE = "nobody reads"
+    """It has no members and a lag."""
+
+    LOST = "has lost records"
+    """Records were deleted before it read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """A topic between two moments.
+
+    Attributes:
+        name: its name.
+        state: at the second moment.
+        rate: the records that were appended in a second.
+    """
+
+    name: str
+    state: TopicState
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """A consumer group on a topic, between two moments.
+
+    Attributes:
+        group: its id.
+        topic: the topic.
+        members: the number of its members, which may read other topics.
+        lag: the records that it has not read.
+        health: what is wrong with it.
+    """
+
+    group: str
+    topic: str
+    members: int
+    lag: int
+    health: Health
+
+
+def topic_reports(before: TopicsState, after: TopicsState) -> list[TopicReport]:
+    """What has become of topics between two moments."""
+    seconds = max(1e-3, after.time - before.time)
+    found = []
+    for name, state in sorted(after.topics.items()):
+        known = before.topics.get(name, state)
+        found.append(TopicReport(name, state, max(0, sum(state.ends) - sum(known.ends)) / seconds))
+    return found
+
+
+def group_reports(before: TopicsState, after: TopicsState) -> list[GroupReport]:
+    """What has become of consumer groups between two moments."""
+    found = []
+    for group, state in sorted(after.groups.items()):
+        for topic in sorted({partition.topic for partition in state.offsets} & after.topics.keys()):
+            lag, has_lost = _lag(state, topic, after.topics[topic])
+            known = before.groups.get(group, state)
+            earlier = _lag(known, topic, before.topics.get(topic, after.topics[topic]))[0]
+            found.append(GroupReport(group, topic, state.members, lag, _health(state, lag, earlier, has_lost=has_lost)))
+    return found
+
+
+def _lag(group: GroupState, topic: str, state: TopicState) -> tuple[int, bool]:
+    """The records that a group has not read, and whether some of them are gone."""
+    lag, has_lost = 0, False
+    for partition, offset in group.offsets.items():
+        if partition.topic == topic and partition.partition < len(state.ends):
+            lag += max(0, state.ends[partition.partition] - offset)
+            has_lost |= offset < state.begins[partition.partition]
+    return lag, has_lost
+
+
+def _health(group: GroupState, lag: int, earlier: int, *, has_lost: bool) -> Health:
+    if has_lost:
+        return Health.LOST
+    if lag and not group.members:
+        return Health.ALONE
+    return Health.BEHIND if lag > earlier else Health.OK
