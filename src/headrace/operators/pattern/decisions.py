@@ -15,9 +15,9 @@ from headrace.operators.pattern.automaton import Action, Automaton, StateKind, T
 from headrace.operators.pattern.conditions import EventBit, EventFacts, Facts, IterativeCall
 from headrace.operators.pattern.matches import PartialMatch, Step
 
-Program = tuple[tuple[int, int, bool], ...]
+Program = tuple[tuple[int, int, int, bool], ...]
 """What a partial match becomes, for each result: the state that takes the event, or -1 where it is ignored; the state
-that the partial match comes to, or -1 for none; whether it is a match."""
+that the partial match comes to, or -1 for none; that state as a bit, or 0; whether it is a match."""
 
 
 class Asks:
@@ -26,8 +26,9 @@ class Asks:
 
 ASKS: Final = Asks()
 
-Plan = tuple[Program | Asks, dict[int, Program | Asks]]
-"""What an event does: what it begins, and the programs of the states in which partial matches may not stay."""
+Plan = tuple[Program | Asks, dict[int, Program | Asks], dict[int, Program] | None]
+"""What an event does: what it begins, and the programs of the states in which partial matches may not stay; the latter
+once more where none of them has to be asked for."""
 
 Evaluate = Callable[[Any, int], bool]
 
@@ -120,7 +121,12 @@ class Decisions:
                 program = self._known(at, holds, unknown)
                 if program is not None:
                     table[at] = program
-        return self._known(self._automaton.start, holds, unknown) or (), table
+        known = {at: program for at, program in table.items() if not isinstance(program, Asks)}
+        return (
+            self._known(self._automaton.start, holds, unknown) or (),
+            table,
+            known if len(known) == len(table) else None,
+        )
 
     def _known(self, at: int, holds: int, unknown: int) -> Program | Asks | None:
         if not self._is_plain[at] or unknown & self._bits[at]:
@@ -193,7 +199,7 @@ class Decisions:
     def _program(self, at: int, edges: tuple[_Edge, ...]) -> Program | None:
         states = self._automaton.states
         is_start = states[at].kind is StateKind.START
-        results: list[tuple[int, int, bool]] = []
+        results: list[tuple[int, int, int, bool]] = []
         is_dropped = False
         for edge, source, ends in edges:
             if edge.action is Action.IGNORE and is_start:
@@ -202,10 +208,11 @@ class Decisions:
             is_dropped |= kind is StateKind.STOP
             goes_on = kind not in (StateKind.STOP, StateKind.FINAL)
             taker = source if edge.action is Action.TAKE else -1
-            results.append((taker, edge.target if goes_on else -1, ends or kind is StateKind.FINAL))
+            is_final = ends or kind is StateKind.FINAL
+            results.append((taker, edge.target, 1 << edge.target, is_final) if goes_on else (taker, -1, 0, is_final))
         if is_dropped:
-            results = [(taker, -1, is_final) for taker, _, is_final in results if is_final]
-        return None if not is_start and results == [(-1, at, False)] else tuple(results)
+            results = [(taker, -1, 0, True) for taker, _, _, is_final in results if is_final]
+        return None if not is_start and results == [(-1, at, 1 << at, False)] else tuple(results)
 
 
 class _Known(Facts):

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.pattern.decisions import Plan
 from headrace.operators.pattern.event_conditions import Judged
 from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.matches import NfaState
@@ -82,7 +83,6 @@ class KeyMatching:
         self._results = results
         self._window = nfa.automaton.window
         self._delay = delay
-        self._idle: dict[tuple[int, int], bool] = {}
         self.place: int | None = None
         """The event that is being judged."""
         self.timers: list[tuple[int, int]] = []
@@ -101,7 +101,8 @@ class KeyMatching:
         self._results.position = position
         key = _Key(self, state, start, stop, due)
         events, last = self._events, self._watermarks[-1] if self._watermarks else MIN_WATERMARK
-        matters, begins = events.matters, events.begins
+        matters, begins, times, held = events.matters, events.begins, events.times, events.holds
+        plan_of, lazy = self._nfa.plan, self._judged.lazy
         number = bisect_left(matters, start)
         row = start
         while True:
@@ -113,25 +114,23 @@ class KeyMatching:
                 row = matters[number] if number < len(matters) else stop
             if row >= stop:
                 break
-            if not (state.partial and self._is_idle(state, row)):
-                if key.deadline <= events.times[row]:
+            if lazy:
+                if key.deadline <= times[row]:
                     key.advance_before(row)
-                key.judge(row)
+                key.ask(row)
+            else:
+                begun, moves, _ = plan = plan_of(state.live, held[row])
+                if begun or moves or not state.partial:
+                    if key.deadline <= times[row]:
+                        key.advance_before(row)
+                        plan = plan_of(state.live, held[row])
+                    key.follow(row, plan, held[row])
             row += 1
             number += 1
         reached = last if self._watermarks or start == stop else events.times[stop - 1]
         while key.deadline <= reached and key.advance_once():
             pass
         self.timers += [(position, time) for time in key.timers[bisect_right(key.timers, last) :]]
-
-    def _is_idle(self, state: NfaState, row: int) -> bool:
-        if self._judged.lazy:
-            return False
-        key = state.live, self._events.holds[row]
-        idle = self._idle.get(key)
-        if idle is None:
-            idle = self._idle[key] = self._nfa.is_idle(state, key[1])
-        return idle
 
 
 class _Key:
@@ -142,10 +141,10 @@ class _Key:
         timers: the times at which the key is looked at, though no event comes.
     """
 
-    __slots__ = ("_done", "_matching", "_row", "_start", "_state", "_stop", "deadline", "timers")
+    __slots__ = ("_done", "_events", "_matching", "_nfa", "_row", "_start", "_state", "_stop", "deadline", "timers")
 
     def __init__(self, matching: KeyMatching, state: NfaState, start: int, stop: int, timers: list[int]) -> None:
-        self._matching = matching
+        self._matching, self._nfa, self._events = matching, matching._nfa, matching._events
         self._state = state
         self._start = self._row = start
         self._stop = stop
@@ -153,17 +152,22 @@ class _Key:
         self.timers = timers
         self.deadline = matching._nfa.deadline(state)
 
-    def judge(self, row: int) -> None:
-        """Let the automaton judge an event."""
+    def ask(self, row: int) -> None:
+        """Let the automaton judge an event of which not all conditions are known."""
         matching, state = self._matching, self._state
         nfa, events = matching._nfa, matching._events
-        holds, unknown, time, place = events.holds[row], 0, events.times[row], events.places[row]
-        lazy = matching._judged.lazy
+        place = events.places[row]
         matching.place = place
-        if lazy:
-            known, unknown = matching._judged.ask(place, nfa.asked_for(state) & lazy)
-            holds |= known
-        found = nfa.process(state, place, time, holds, unknown)
+        known, unknown = matching._judged.ask(place, nfa.asked_for(state) & matching._judged.lazy)
+        holds = events.holds[row] | known
+        self.follow(row, nfa.plan(state.live, holds, unknown), holds, unknown)
+
+    def follow(self, row: int, plan: Plan, holds: int, unknown: int = 0) -> None:
+        """Let the automaton judge an event, given what it does to the key."""
+        matching, state, events = self._matching, self._state, self._events
+        time = events.times[row]
+        matching.place = place = events.places[row]
+        found = self._nfa.follow(state, plan, place, time, holds, unknown)
         for match in found:
             matching._results.add_match(events.emitted_at[row], time, match)
         if state.has_new_start:
@@ -171,7 +175,7 @@ class _Key:
             if matching._window:
                 self.timers.append(time + matching._window + matching._delay)
         self._row = row + 1
-        self.deadline = nfa.deadline(state)
+        self.deadline = self._nfa.deadline(state)
 
     def advance_before(self, row: int) -> None:
         """Let time come to that of an event, at all that comes before it at which Flink looks at the key."""

@@ -135,13 +135,13 @@ class PatternFunction:
         """
         if not found:
             return
-        values = events.values(place for *_, match in found for _, place in match.path)
+        values = events.values([place for *_, match in found for _, place in match.path])
         collector, asked = self._collector, self.context
         shown: dict[str, list[Any]] = {}
         name, timestamp = PROCESS, 0
         try:
             for (emitted_at, timestamp, name, match), asked._rule in zip(found, rules, strict=False):
-                shown = {stage: [values[place] for place in places] for stage, places in match.by_stage().items()}
+                shown = match.by_stage(values)
                 asked._timestamp = timestamp
                 if self.maker is None:
                     collector.marks.append((len(collector.rows), self._made_by[name]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -59,11 +59,20 @@ class Match:
 
     path: tuple[tuple[str, Any], ...]
 
-    def by_stage(self) -> dict[str, list[Any]]:
-        """The events of each stage, the stages in the order of their first events."""
+    def by_stage(self, values: Mapping[Any, Any] | None = None) -> dict[str, list[Any]]:
+        """The events of each stage, the stages in the order of their first events.
+
+        Args:
+            values: what stands for each event; by default it is the event itself.
+        """
         stages: dict[str, list[Any]] = {}
         for stage, event in self.path:
-            stages.setdefault(stage, []).append(event)
+            value = event if values is None else values[event]
+            known = stages.get(stage)
+            if known is None:
+                stages[stage] = [value]
+            else:
+                known.append(value)
         return stages
 
 

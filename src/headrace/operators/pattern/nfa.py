@@ -28,7 +28,7 @@ from typing import Any, Final
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.pattern import heap
 from headrace.operators.pattern.automaton import Automaton, StateKind
-from headrace.operators.pattern.decisions import Asks, Decisions, Evaluate, Program
+from headrace.operators.pattern.decisions import Asks, Decisions, Evaluate, Plan, Program
 from headrace.operators.pattern.matches import (
     EventId,
     FinishedMatch,
@@ -38,7 +38,6 @@ from headrace.operators.pattern.matches import (
     Step,
     TimeAdvance,
     TimedOutMatch,
-    steps_of,
 )
 
 _NOTHING: Final = TimeAdvance([], [])
@@ -104,7 +103,8 @@ class Nfa:
 
     def changes(self, live: int, holds: int) -> bool:
         """Return whether an event may change anything of a key with partial matches in some states, given as bits."""
-        return any(self._decisions.plan(live, holds, 0))
+        begun, moves, _ = self._decisions.plan(live, holds, 0)
+        return bool(begun or moves)
 
     def moves_any(self, holds: int) -> bool:
         """Return whether an event may change a partial match, whatever state that is in."""
@@ -116,7 +116,7 @@ class Nfa:
 
     def is_idle(self, state: NfaState, holds: int, unknown: int = 0) -> bool:
         """Return whether an event changes nothing of a key, whatever its timestamp."""
-        begun, moves = self._decisions.plan(state.live, holds, unknown)
+        begun, moves, _ = self._decisions.plan(state.live, holds, unknown)
         return not begun and not moves
 
     def deadline(self, state: NfaState) -> int:
@@ -145,8 +145,17 @@ class Nfa:
         Raises:
             JobExecutionError: when the skip strategy is to fail where a match lacks its stage.
         """
-        plan = self._plans.get((state.live, holds, unknown)) or self._decisions.plan(state.live, holds, unknown)
-        begun, moves = plan
+        return self.follow(state, self.plan(state.live, holds, unknown), event, timestamp, holds, unknown)
+
+    def plan(self, live: int, holds: int, unknown: int = 0) -> Plan:
+        """Return what an event does to a key with partial matches in some states, given as bits; all are bits."""
+        return self._plans.get((live, holds, unknown)) or self._decisions.plan(live, holds, unknown)
+
+    def follow(
+        self, state: NfaState, plan: Plan, event: Any, timestamp: int, holds: int, unknown: int = 0
+    ) -> list[Match]:
+        """Judge an event, given what it does to a key in this state; return the matches that it completes."""
+        begun, moves, known = plan
         if not begun and not moves:
             return []
         if isinstance(begun, Asks):
@@ -154,8 +163,10 @@ class Nfa:
         event_id = (timestamp, state.next_number)
         found: list[FinishedMatch] = []
         changed = bool(begun)
-        if moves:
-            changed |= self._move(state, moves, event, event_id, (holds, unknown), found)
+        if known:
+            changed |= self._move(state, known, event, event_id, found)
+        elif moves:
+            changed |= self._ask_and_move(state, moves, event, event_id, (holds, unknown), found)
         if begun:
             self._begin(state, begun, event, event_id, found)
         if not changed:
@@ -165,6 +176,36 @@ class Nfa:
         return self._settle(state, found) if found or state.finished else []
 
     def _move(
+        self,
+        state: NfaState,
+        moves: dict[int, Program],
+        event: Any,
+        event_id: EventId,
+        found: list[FinishedMatch],
+    ) -> bool:
+        """Let the partial matches in some states take the event; return whether there were any."""
+        kept: list[PartialMatch] = []
+        keep, program_of = kept.append, moves.get
+        live = 0
+        changed = False
+        for match in state.partial:
+            program = program_of(match[1])
+            if program is None:
+                keep(match)
+                continue
+            changed = True
+            first, _, before = match
+            for taker, target, bit, is_final in program:
+                step = before if taker < 0 else (taker, event_id, event, before)
+                if is_final:
+                    found.append((first, step))
+                if bit:
+                    live |= bit
+                    keep((first, target, step))
+        _keep(state, kept, live, changed=changed)
+        return changed
+
+    def _ask_and_move(
         self,
         state: NfaState,
         moves: dict[int, Program | Asks],
@@ -189,19 +230,15 @@ class Nfa:
                 keep(match)
                 continue
             changed = True
-            first = match[0]
-            for taker, target, is_final in program:
-                step = match[2] if taker < 0 else (taker, event_id, event, match[2])
+            first, _, before = match
+            for taker, target, bit, is_final in program:
+                step = before if taker < 0 else (taker, event_id, event, before)
                 if is_final:
                     found.append((first, step))
-                if target >= 0:
-                    live |= 1 << target
+                if bit:
+                    live |= bit
                     keep((first, target, step))
-        if changed:
-            state.partial = kept
-            state.live = state.live | live if kept else 0
-        else:  # none was in the states that would have moved
-            state.live = live_states(kept)
+        _keep(state, kept, live, changed=changed)
         return changed
 
     def _begin(
@@ -216,12 +253,12 @@ class Nfa:
             def add(match: PartialMatch) -> None:
                 insort_right(partial, match, key=_first)
 
-        for taker, target, is_final in program:
+        for taker, target, bit, is_final in program:
             step: Step = (taker, event_id, event, None)
             if is_final:
                 found.append((event_id, step))
-            if target >= 0:
-                state.live |= 1 << target
+            if bit:
+                state.live |= bit
                 add((event_id, target, step))
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -246,6 +283,8 @@ class Nfa:
             state.live = 0
         state.is_changed = True
         complete: list[FinishedMatch] = [(first, step) for first, at, step in expired if self._pending[at]]
+        if not (self._tells or complete or state.finished):
+            return _NOTHING
         timed_out = [
             TimedOutMatch(self._match(match[2]), self._deadline_of(match, timestamp))
             for match in (expired if self._tells else ())
@@ -277,6 +316,8 @@ class Nfa:
     def _settle(self, state: NfaState, found: list[FinishedMatch]) -> list[Match]:
         """Add matches that were found to those that wait; return those that wait for nothing any more."""
         skip = self._skip
+        if not skip.skips and len(found) == 1:
+            return [self._match(found[0][1])]
         if not skip.skips and all(before[0] < after[0] for before, after in pairwise(found)):
             return [self._match(step) for _, step in found]
         finished = state.finished
@@ -302,9 +343,22 @@ class Nfa:
 
     def _match(self, step: Step) -> Match:
         stages = self._stages
-        path = [(stages[taker], event) for taker, _, event, _ in steps_of(step)]
+        path: list[tuple[str, Any]] = []
+        before: Step | None = step
+        while before is not None:
+            taker, _, event, before = before
+            path.append((stages[taker], event))
         path.reverse()
         return Match(tuple(path))
+
+
+def _keep(state: NfaState, kept: list[PartialMatch], live: int, *, changed: bool) -> None:
+    """Note the partial matches that there are behind an event, and the states that some of them have come to."""
+    if changed:
+        state.partial = kept
+        state.live = state.live | live if kept else 0
+    else:  # none was in the states that would have moved
+        state.live = live_states(kept)
 
 
 def _has_passed(span: int, elapsed: int) -> bool:
