@@ -152,7 +152,8 @@ def print_figures() -> None:
         given = Input(EVENTS, keys)
         for kind, patterns in (("expressions", EXPRESSIONS), ("functions", FUNCTIONS)):
             for name in (each for each in patterns if each != "rare"):
-                measure(f"{keys:>9,} keys: {name}, {kind}", patterns[name](), given)
+                with gc_relaxed():  # as in a task
+                    measure(f"{keys:>9,} keys: {name}, {kind}", patterns[name](), given)
     measure("    1,000 keys: rare, expressions", EXPRESSIONS["rare"](), Input(RARE_EVENTS, 1_000))
     given = Input(EVENTS, 1_000)
     for count in (1, 10, 100):

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from headrace.common.constants import MIN_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.pattern.decisions import Plan
 from headrace.operators.pattern.event_conditions import Judged
 from headrace.operators.pattern.match_results import MatchResults
@@ -102,7 +102,7 @@ class KeyMatching:
         key = _Key(self, state, start, stop, due)
         events, last = self._events, self._watermarks[-1] if self._watermarks else MIN_WATERMARK
         matters, begins, times, held = events.matters, events.begins, events.times, events.holds
-        plan_of, lazy = self._nfa.plan, self._judged.lazy
+        plan_of, plans, lazy = self._nfa.plan, self._nfa.plans, self._judged.lazy
         number = bisect_left(matters, start)
         row = start
         while True:
@@ -119,12 +119,13 @@ class KeyMatching:
                     key.advance_before(row)
                 key.ask(row)
             else:
-                begun, moves, _ = plan = plan_of(state.live, held[row])
+                holds = held[row]
+                begun, moves, _ = plan = plans.get((state.live, holds, 0)) or plan_of(state.live, holds)
                 if begun or moves or not state.partial:
                     if key.deadline <= times[row]:
                         key.advance_before(row)
-                        plan = plan_of(state.live, held[row])
-                    key.follow(row, plan, held[row])
+                        plan = plan_of(state.live, holds)
+                    key.follow(row, plan, holds)
             row += 1
             number += 1
         reached = last if self._watermarks or start == stop else events.times[stop - 1]
@@ -141,7 +142,19 @@ class _Key:
         timers: the times at which the key is looked at, though no event comes.
     """
 
-    __slots__ = ("_done", "_events", "_matching", "_nfa", "_row", "_start", "_state", "_stop", "deadline", "timers")
+    __slots__ = (
+        "_done",
+        "_events",
+        "_has_own_deadlines",
+        "_matching",
+        "_nfa",
+        "_row",
+        "_start",
+        "_state",
+        "_stop",
+        "deadline",
+        "timers",
+    )
 
     def __init__(self, matching: KeyMatching, state: NfaState, start: int, stop: int, timers: list[int]) -> None:
         self._matching, self._nfa, self._events = matching, matching._nfa, matching._events
@@ -150,6 +163,7 @@ class _Key:
         self._stop = stop
         self._done = -1
         self.timers = timers
+        self._has_own_deadlines = not self._nfa.has_deadlines
         self.deadline = matching._nfa.deadline(state)
 
     def ask(self, row: int) -> None:
@@ -175,7 +189,11 @@ class _Key:
             if matching._window:
                 self.timers.append(time + matching._window + matching._delay)
         self._row = row + 1
-        self.deadline = self._nfa.deadline(state)
+        if self._has_own_deadlines:
+            self.deadline = self._nfa.deadline(state)
+        else:
+            partial, window = state.partial, matching._window
+            self.deadline = partial[0][0][0] + window if partial and window else MAX_WATERMARK
 
     def advance_before(self, row: int) -> None:
         """Let time come to that of an event, at all that comes before it at which Flink looks at the key."""

@@ -177,8 +177,6 @@ class MatchResults:
         self._found: list[Found] = []
         self._positions: list[int] = []
         self.position = 0
-        self.positions_in_order: list[int] = []
-        """The keys of what was found, in the order in which it is emitted, when that has been asked for."""
 
     def add_match(self, emitted_at: int, timestamp: int, match: Match) -> None:
         """Adds a match."""
@@ -196,16 +194,21 @@ class MatchResults:
         Args:
             ranks: the order of keys at each place; None for that of their positions.
         """
-        places = [found[0] for found in self._found]
-        order: list[int]
         if ranks is None:
-            order = sorted(range(len(places)), key=places.__getitem__)
-        else:
-            pairs = zip(places, self._positions, strict=True)
-            ranked = [(place, ranks.get((place, position), position)) for place, position in pairs]
-            order = sorted(range(len(ranked)), key=ranked.__getitem__)
-        self.positions_in_order = [self._positions[number] for number in order]
-        return [self._found[number] for number in order]
+            return sorted(self._found, key=itemgetter(0))
+        return [self._found[number] for number in self._order(ranks)]
+
+    def positions_in_order(self, ranks: Ranks | None = None) -> list[int]:
+        """The key of each of these, in the same order."""
+        return [self._positions[number] for number in self._order(ranks)]
+
+    def _order(self, ranks: Ranks | None) -> list[int]:
+        places = [found[0] for found in self._found]
+        if ranks is None:
+            return sorted(range(len(places)), key=places.__getitem__)
+        pairs = zip(places, self._positions, strict=True)
+        ranked = [(place, ranks.get((place, position), position)) for place, position in pairs]
+        return sorted(range(len(ranked)), key=ranked.__getitem__)
 
     def by_key(self) -> Iterator[tuple[int, list[Found]]]:
         """All that was found, key by key."""

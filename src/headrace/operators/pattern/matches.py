@@ -49,7 +49,7 @@ class NfaState:
         return not (self.partial or self.finished)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one that is frozen takes twice as long to make
 class Match:
     """The events of a match, or of one that timed out.
 
@@ -76,7 +76,7 @@ class Match:
         return stages
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PreferredMatch(Match):
     """The match that a pattern prefers among those that begin with a row; it may have no rows.
 

@@ -49,6 +49,9 @@ _LIVE: Final = (StateKind.NORMAL, StateKind.PENDING)
 class Nfa:
     """Runs an automaton.
 
+    Attributes:
+        plans: what events do that are known so far, by the arguments of :meth:`plan`.
+
     Args:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition that was unknown; by default functions and classes can be.
@@ -67,7 +70,7 @@ class Nfa:
         self.automaton = automaton
         self._tells = tells
         self._decisions = Decisions(automaton, evaluate, current_processing_time)
-        self._plans = self._decisions.plans
+        self.plans = self._decisions.plans
         self._stages = tuple(state.stage for state in automaton.states)
         self._gaps = tuple(state.gap for state in automaton.states)
         self._has_gaps = automaton.has_gaps
@@ -149,7 +152,7 @@ class Nfa:
 
     def plan(self, live: int, holds: int, unknown: int = 0) -> Plan:
         """Return what an event does to a key with partial matches in some states, given as bits; all are bits."""
-        return self._plans.get((live, holds, unknown)) or self._decisions.plan(live, holds, unknown)
+        return self.plans.get((live, holds, unknown)) or self._decisions.plan(live, holds, unknown)
 
     def follow(
         self, state: NfaState, plan: Plan, event: Any, timestamp: int, holds: int, unknown: int = 0

@@ -144,7 +144,8 @@ class RowPatternOperator(PatternOperator):
     def emit(self, results: MatchResults, ranks: Ranks | None, keys: KeyColumn, stamps: Callable[[int], int]) -> None:
         found = results.in_order(ranks)
         if self._numbers is not None:
-            self._columns.match_numbers = self._numbers.count(keys, np.array(results.positions_in_order, np.int64))
+            positions = np.array(results.positions_in_order(ranks), np.int64)
+            self._columns.match_numbers = self._numbers.count(keys, positions)
         self._columns.call(found, self._events, stamps, self.context, self.output)
 
     def matched(
