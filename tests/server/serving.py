@@ -58,6 +58,10 @@ class Served:
         wait_for(lambda: client.snapshot().latest or client.snapshot().end)
         return client, str(client.get_job_id())
 
+    def serve(self, client: JobClient, settings: dict[str, str]) -> None:
+        """Serve a job that somebody else has started."""
+        self.server.add(client, Configuration.from_dict(settings))
+
 
 class _AddOne(MapFunction):
     def __init__(self, fails_at: int) -> None:
