@@ -22,7 +22,7 @@ FORKS := 4
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-in-forks lint-shown-late conformance bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-in-forks lint-shown-late conformance bench docs docs-pictures docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -98,6 +98,9 @@ bench: venv ## the benchmarks
 
 docs: venv ## the site of the documentation, in site; its links are checked
 	@$(BIN)/mkdocs build --strict
+
+docs-pictures: venv ## the pictures of the dashboard in the documentation, made anew by the Chromium of this machine
+	@$(BIN)/python -m tests.server.pictures
 
 docs-live: venv ## the site at http://127.0.0.1:8000, built anew with every change
 	@$(BIN)/mkdocs serve

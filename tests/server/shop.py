@@ -124,7 +124,7 @@ class Loyalty(KeyedProcessFunction):
             yield f"{value.customer}: {orders}"
 
 
-def submit(folder: Path, log: Path, wrong: str, settings: dict[str, str]) -> JobClient:
+def submit(folder: Path, log: Path, wrong: str, settings: dict[str, str], name: str = "shop") -> JobClient:
     """Submit the job.
 
     Args:
@@ -132,6 +132,7 @@ def submit(folder: Path, log: Path, wrong: str, settings: dict[str, str]) -> Job
         log: the log with the topic.
         wrong: as in ``WRONG``.
         settings: its configuration.
+        name: its name.
     """
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     source = (
@@ -159,10 +160,10 @@ def submit(folder: Path, log: Path, wrong: str, settings: dict[str, str]) -> Job
         .name("as a line")
         .uid("lines")
     )
-    for name, stream in (("loyal customers", loyal), ("sales", sales)):
-        sink = FileSink.for_row_format(str(folder / name), JsonLinesEncoder()).build()
-        stream.sink_to(sink).name(name).uid(f"{name}-out")
-    return env.execute_async(f"shop, {wrong} wrong" if wrong != "nothing" else "shop")
+    for output, stream in (("loyal customers", loyal), ("sales", sales)):
+        sink = FileSink.for_row_format(str(folder / output), JsonLinesEncoder()).build()
+        stream.sink_to(sink).name(output).uid(f"{output}-out")
+    return env.execute_async(name)
 
 
 def settings_of(folder: Path, **more: str) -> dict[str, str]:
@@ -192,7 +193,7 @@ def main() -> None:
             "restart-strategy.fixed-delay.delay": "4 s",
         }
     )
-    client = submit(folder, orders.log, wrong, settings_of(folder, **restarts, **{"rest.port": port}))
+    client = submit(folder, orders.log, wrong, settings_of(folder, **restarts, **{"rest.port": port}), f"shop, {wrong}")
     client.get_job_execution_result().result()
 
 

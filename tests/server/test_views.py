@@ -67,6 +67,19 @@ def test_checkpoints_are_epochs(served: Served) -> None:
         served.rest.get("jobs", job, "checkpoints", "details", "99")
 
 
+def test_the_newest_checkpoint_says_how_large_the_state_of_each_subtask_is(served: Served) -> None:
+    client, job = served.start()
+    wait_for(lambda: client.snapshot().completed > 2)
+    client.cancel().result(timeout=30)
+    newest = client.snapshot().epochs[-1]
+    place = ("jobs", job, "checkpoints", "details", str(newest.epoch))
+    sizes = {vertex: task["state_size"] for vertex, task in served.rest.get(*place)["tasks"].items()}
+    assert sum(sizes.values()) == newest.state_bytes > 0
+    vertex = places(served, job)[":vertexid"]
+    subtasks = served.rest.get(*place, "subtasks", vertex)["subtasks"]
+    assert sum(each["state_size"] for each in subtasks) == sizes[vertex] == newest.state_bytes
+
+
 def test_metrics_are_named_or_told(served: Served) -> None:
     _, job = served.start()
     vertex = places(served, job)[":vertexid"]

@@ -44,16 +44,17 @@ def checkpoint_details(request: RestRequest) -> models.CheckpointStatistics:
     """Return one checkpoint, with the parts of all vertices."""
     served = request.job()
     job, epoch = served.snapshot(), _epoch(request)
-    tasks = {vertex.id: _of_vertex(vertex, epoch) for vertex in vertices_of(served.plan())}
+    tasks = {vertex.id: _of_vertex(vertex, epoch, job) for vertex in vertices_of(served.plan())}
     return replace(_completed(epoch, job, served.configuration), tasks=tasks)
 
 
 def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatistics:
     """Return the part of one vertex in a checkpoint, subtask by subtask."""
-    epoch = _epoch(request)
-    vertex = vertex_of(request.job().plan(), request.parameters["vertexid"])
-    own, spread = _of_vertex(vertex, epoch), _spread([0])
-    duration = _spread([_millis(epoch.checkpointing)])
+    served, epoch = request.job(), _epoch(request)
+    vertex = vertex_of(served.plan(), request.parameters["vertexid"])
+    own, nothing = _of_vertex(vertex, epoch, served.snapshot()), _spread([0])
+    sizes, duration = _sizes(vertex, epoch, served.snapshot()), _spread([_millis(epoch.checkpointing)])
+    spread = _spread(sizes)
     parts = ("buffered", "processed", "persisted", "duration")
     subtasks = [
         models.SubtaskCheckpointStatistics(
@@ -62,8 +63,8 @@ def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatist
             status="completed",
             ack_timestamp=own.latest_ack_timestamp,
             end_to_end_duration=own.end_to_end_duration,
-            checkpointed_size=0,
-            state_size=0,
+            checkpointed_size=sizes[index],
+            state_size=sizes[index],
             checkpoint={"sync": own.end_to_end_duration, "async": 0},
             alignment=dict.fromkeys(parts, 0),
             start_delay=0,
@@ -76,9 +77,9 @@ def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatist
         checkpointed_size=spread,
         state_size=spread,
         end_to_end_duration=duration,
-        checkpoint_duration={"sync": duration, "async": spread},
-        alignment=dict.fromkeys(parts, spread),
-        start_delay=spread,
+        checkpoint_duration={"sync": duration, "async": nothing},
+        alignment=dict.fromkeys(parts, nothing),
+        start_delay=nothing,
     )
     return models.VertexCheckpointStatistics(**parts_of(own), summary=summary, subtasks=subtasks)
 
@@ -243,14 +244,22 @@ def _restored(job: JobSnapshot, configuration: Configuration) -> models.Restored
     return models.RestoredCheckpoint(number, job.restored, False, _place(number, configuration))
 
 
-def _of_vertex(vertex: JobVertex, epoch: EpochStatistics) -> TaskCheckpointStatistics:
-    subtasks = vertex.planned.parallelism
+def _sizes(vertex: JobVertex, epoch: EpochStatistics, job: JobSnapshot) -> list[int]:
+    """Return the bytes of state of each subtask; they are kept of the newest checkpoint alone."""
+    known = job.latest.state_sizes if job.latest is not None and job.latest.ended == epoch.ended else {}
+    by_name = known.get(vertex.planned.uid, {}).values()
+    subtasks = range(vertex.planned.parallelism)
+    return [sum(by_task[subtask] for by_task in by_name if subtask < len(by_task)) for subtask in subtasks]
+
+
+def _of_vertex(vertex: JobVertex, epoch: EpochStatistics, job: JobSnapshot) -> TaskCheckpointStatistics:
+    subtasks, size = vertex.planned.parallelism, sum(_sizes(vertex, epoch, job))
     return TaskCheckpointStatistics(
         id=epoch.epoch,
         status=_COMPLETED,
         latest_ack_timestamp=_triggered(epoch) + _millis(epoch.checkpointing),
-        checkpointed_size=0,
-        state_size=0,
+        checkpointed_size=size,
+        state_size=size,
         end_to_end_duration=_millis(epoch.checkpointing),
         alignment_buffered=0,
         processed_data=0,
