@@ -133,8 +133,8 @@ class LocalRuntime:
         return os.cpu_count() or 1
 
     def about(self) -> tuple[str, str]:
-        """This process, which nobody shows."""
-        return "this process", ""
+        """The process of the job, which nobody shows."""
+        return "its own process", ""
 
     def check(self) -> None:
         """This process can always run tasks."""

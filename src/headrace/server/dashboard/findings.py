@@ -24,6 +24,9 @@ AHEAD_MILLIS: Final = 10_000
 
 _LONG_EPOCH_SECONDS: Final = 30.0
 
+_LONG_ENOUGH_SECONDS: Final = 0.5
+"""The mean time of epochs from which on it matters where it goes: with little to do epochs are short."""
+
 _AT_ITS_LIMIT: Final = 0.8
 _LARGE_SHARE: Final = 0.3
 _SKEWED: Final = 3.0
@@ -117,7 +120,7 @@ def _epochs(job: JobView) -> Iterator[Finding]:
             )
             yield Finding(PROBLEM, f"Epoch {job.running_epoch:,} runs for {wording.span(seconds)}", detail, "epochs")
     total = sum(map(_seconds, job.epochs))
-    if total < 1.0 or len(job.epochs) < 5:
+    if len(job.epochs) < 5 or total < _LONG_ENOUGH_SECONDS * len(job.epochs):
         return
     shares = {
         "committing": sum(each.committing for each in job.epochs) / total,

@@ -160,6 +160,9 @@ class _Measured:
     def __init__(self, job: JobSnapshot, now: int) -> None:
         self._latest = job.latest
         self._numbers = job.workload.metrics(now)
+        # Rates are over a minute, as Flink has them; of a run that is younger they are over its time.
+        begun = job.workload.readings[0].time if job.workload.readings else now
+        self._young = max(1.0, _RATE_MILLIS / max(1_000, now - begun))
         event_time = None if job.latest is None else job.latest.event_time
         self._watermarks = {} if event_time is None else event_time.of_operators()
         self._counters = {} if job.latest is None else job.latest.operator_counters
@@ -182,8 +185,8 @@ class _Measured:
             back_pressured=self._share(uid, BACK_PRESSURED_RATE),
             records_in=self._total(uid, RECORDS_IN),
             records_out=self._total(uid, RECORDS_OUT),
-            rate_in=self._numbers.get(MetricKey(uid, None, RECORDS_IN_RATE), 0.0),
-            rate_out=self._numbers.get(MetricKey(uid, None, RECORDS_OUT_RATE), 0.0),
+            rate_in=self._rate(uid, RECORDS_IN_RATE),
+            rate_out=self._rate(uid, RECORDS_OUT_RATE),
             late=self._total(uid, LATE_DROPPED),
             unreadable=self._total(uid, RECORDS_IN_ERRORS),
             unwritable=self._total(uid, SEND_ERRORS),
@@ -202,10 +205,13 @@ class _Measured:
             idle=self._share(uid, IDLE_RATE, number) or 0.0,
             back_pressured=self._share(uid, BACK_PRESSURED_RATE, number) or 0.0,
             records_in=totals[number] if number < len(totals) else 0,
-            rate_in=self._numbers.get(MetricKey(uid, number, RECORDS_IN_RATE), 0.0),
+            rate_in=self._rate(uid, RECORDS_IN_RATE, number),
             state_bytes=sum(by_task[number] for by_task in sizes.values() if number < len(by_task)),
             watermark=self._watermarks.get(MetricKey(uid, number, INPUT_WATERMARK)),
         )
+
+    def _rate(self, uid: str, name: str, subtask: int | None = None) -> float:
+        return self._numbers.get(MetricKey(uid, subtask, name), 0.0) * self._young
 
     def _share(self, uid: str, name: str, subtask: int | None = None) -> float | None:
         millis = self._numbers.get(MetricKey(uid, subtask, name))
