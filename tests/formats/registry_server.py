@@ -63,7 +63,30 @@ class Registry:
                 if number not in known:
                     raise Refusal(404, 40403, "Schema not found")
                 return {"subject": subject, "id": number, "version": known.index(number) + 1, **question}
+        return self._about_subjects(method, path, question)
+
+    def _about_subjects(self, method: str, path: str, question: Any) -> Any:
+        match [unquote(part) for part in path.partition("?")[0].strip("/").split("/")], method:
+            case ["subjects"], "GET":
+                return [*self._subjects]
+            case ["subjects", subject, "versions"], "GET":
+                return [*range(1, len(self._of_subject(subject)) + 1)]
+            case ["config", subject], "GET":
+                self._of_subject(subject)
+                return {"compatibilityLevel": "BACKWARD"}
+            case ["compatibility", "subjects", subject, "versions", "latest"], "POST":
+                return self._compatible(subject, **question)
         raise Refusal(404, 404, f"HTTP 404 Not Found: {path}")
+
+    def _compatible(self, subject: str, schema: str, schemaType: str = "AVRO", references: Any = ()) -> Any:
+        try:
+            document = {"schema": schema, "schemaType": schemaType, "references": list(references)}
+            self._check(document, self._of_subject(subject))
+        except Refusal as refusal:
+            if refusal.status != 409:
+                raise
+            return {"is_compatible": False, "messages": [refusal.answer["message"]]}
+        return {"is_compatible": True, "messages": []}
 
     def register(self, subject: str, schema: str, schemaType: str = "AVRO", references: Any = ()) -> int:
         document = {"schema": schema, "schemaType": schemaType, "references": list(references)}

@@ -15,6 +15,7 @@ import headrace
 from headrace.cli.cluster import cluster_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
+from headrace.cli.schemas import schemas_app
 from headrace.cli.settings import LineageFormat, PlanFormat, SavepointKind, job_settings, pairs_of, with_rest
 from headrace.cli.state import state_app
 from headrace.common import options
@@ -80,6 +81,7 @@ app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(kafka, name="kafka")
 app.add_typer(log_app, name="log")
+app.add_typer(schemas_app, name="schemas")
 app.add_typer(state_app, name="state")
 
 

@@ -7,7 +7,7 @@ which formats that come with headrace override, so that a whole fetch becomes co
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic
@@ -64,6 +64,21 @@ class DeserializedBatch:
         return 0 if self.columns is None else int(self.columns.num_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaCheck:
+    """What becomes of a schema of a job beside that of a registry.
+
+    Attributes:
+        subject: the subject in the registry.
+        problems: why it does not fit; empty if it does.
+        is_new: whether the subject has no schema yet.
+    """
+
+    subject: str
+    problems: tuple[str, ...] = ()
+    is_new: bool = False
+
+
 class SerializationSchema(ABC):
     """Turns a record into the bytes of a message, for a sink.
 
@@ -97,6 +112,17 @@ class SerializationSchema(ABC):
         Raises:
             InvalidTypeError: naming the type and what would fit.
         """
+
+    def check_schemas(self, subjects: Sequence[str]) -> Iterator[SchemaCheck]:
+        """Compares its schema with the newest ones of a registry, if it asks one.
+
+        Args:
+            subjects: where the schemas are, if it has no subject of its own.
+
+        Raises:
+            InfrastructureError: when the registry does not answer.
+        """
+        return iter(())
 
 
 class DeserializationSchema(ABC):
@@ -155,6 +181,17 @@ class DeserializationSchema(ABC):
         source warns of a schema that overrides this.
         """
         return False
+
+    def check_schemas(self, subjects: Sequence[str]) -> Iterator[SchemaCheck]:
+        """Compares its schema with the newest ones of a registry, if it asks one.
+
+        Args:
+            subjects: where the schemas are, if it has no subject of its own.
+
+        Raises:
+            InfrastructureError: when the registry does not answer.
+        """
+        return iter(())
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):

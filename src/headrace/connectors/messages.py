@@ -22,7 +22,7 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, expect, refused
 from headrace.common.messages import checked_headers, chosen_metadata, columns_of, fields_of, headers_to_array, row_type
 from headrace.common.other_names import alike
-from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema
+from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SchemaCheck, SerializationSchema
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.sink import Reject, encode_or_reject
@@ -287,6 +287,9 @@ class KeyFields(SerializationSchema):
             return arrays[0].cast(pa.binary())
         columns = pa.RecordBatch.from_arrays(arrays, names=list(self._fields))
         return self._schema.serialize_batch(batch.replaced(kind, columns=columns))
+
+    def check_schemas(self, subjects: Sequence[str]) -> Iterator[SchemaCheck]:
+        return iter(()) if self._schema is None else self._schema.check_schemas(subjects)
 
     def validate(self, input_type: TypeInformation) -> None:
         kind = self._key_type(input_type)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -32,6 +32,7 @@ from headrace.common.errors import (
     StateError,
 )
 from headrace.common.output_tag import OutputTag
+from headrace.common.serialization import SchemaCheck
 from headrace.common.type_variables import T_contra
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.datasets import LineageDataset
@@ -107,6 +108,10 @@ class Sink(ABC, Generic[T_contra]):
     def datasets(self) -> tuple[LineageDataset, ...]:
         """The datasets that it writes, for lineage; none where others cannot know them."""
         return ()
+
+    def check_schemas(self) -> Iterator[SchemaCheck]:
+        """Compare the schemas by which it writes with those of a registry, where it asks one."""
+        return iter(())
 
     @property
     def dead_letter(self) -> OutputTag | None:

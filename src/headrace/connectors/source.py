@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from headrace.common.logs import get_logger
 from headrace.common.output_tag import OutputTag
+from headrace.common.serialization import SchemaCheck
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.datasets import LineageDataset
@@ -397,6 +398,10 @@ class Source(ABC, Generic[T_co]):
     def datasets(self) -> tuple[LineageDataset, ...]:
         """The datasets that it reads, for lineage; none where others cannot know them."""
         return ()
+
+    def check_schemas(self) -> Iterator[SchemaCheck]:
+        """Compare the schemas by which it reads with those of a registry, where it asks one."""
+        return iter(())
 
     @property
     def dead_letter(self) -> OutputTag | None:

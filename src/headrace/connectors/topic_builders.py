@@ -1,6 +1,7 @@
 """Sources and sinks of topics: what those of Kafka and of the embedded log share, and what their builders share."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Self
 
@@ -8,7 +9,7 @@ from headrace.common.builder import Builder
 from headrace.common.errors import ConfigurationError, InvalidTypeError, expect, refused, uncalled
 from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
-from headrace.common.serialization import DeserializationSchema
+from headrace.common.serialization import DeserializationSchema, SchemaCheck
 from headrace.common.type_variables import T_co, T_contra
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.messages import MessageDeserializationSchema, MessageSerializationSchema
@@ -243,6 +244,12 @@ class TopicSource(Source[T_co]):
     def locations(self) -> tuple[str, ...]:
         return (self._topics,)
 
+    def check_schemas(self) -> Iterator[SchemaCheck]:
+        topics = [dataset.name.rpartition("/")[2] for dataset in self.datasets]
+        for schema, part in ((self._schema.key, "key"), (self._schema.value, "value")):
+            if schema is not None:
+                yield from schema.check_schemas([f"{topic}-{part}" for topic in topics])
+
 
 class TopicSink(Sink[T_contra]):
     """Writes records into topics.
@@ -262,6 +269,11 @@ class TopicSink(Sink[T_contra]):
         self._schema = schema
         self.delivery_guarantee = guarantee
         self.dead_letter = dead_letter
+
+    def check_schemas(self) -> Iterator[SchemaCheck]:
+        for schema in (self._schema.key, self._schema.value):
+            if schema is not None:
+                yield from schema.check_schemas(())
 
     def validate(self, input_type: TypeInformation) -> None:
         self._schema.validate(input_type)

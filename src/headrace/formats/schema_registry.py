@@ -10,7 +10,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from headrace.common.errors import (
     SchemaRegistryError,
     UnknownSchemaError,
 )
-from headrace.common.serialization import SerializationSchema
+from headrace.common.serialization import SchemaCheck, SerializationSchema
 from headrace.common.typeinfo import TypeInformation
 
 _CONTENT: Final = "application/vnd.schemaregistry.v1+json"
@@ -204,6 +204,36 @@ class RegistryClient:
         """The newest schema of a subject; it is asked for every time. ``form`` is that of :meth:`schema`."""
         answer = self._version(subject, _LATEST, form)
         return self._registered(answer, answer["id"], form)
+
+    def subjects(self) -> list[str]:
+        """All subjects by name."""
+        return sorted(self._ask("GET", "/subjects", "there are no subjects"))
+
+    def versions(self, subject: str) -> list[int]:
+        """The numbers of the versions of a subject."""
+        missing = f"there is no subject {subject!r}"
+        return [int(each) for each in self._ask("GET", f"/subjects/{_quoted(subject)}/versions", missing)]
+
+    def compatibility(self, subject: str) -> str:
+        """What a new schema of a subject has to be: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE`` and so on."""
+        path = f"/config/{_quoted(subject)}?defaultToGlobal=true"
+        return str(self._ask("GET", path, f"there is no subject {subject!r}")["compatibilityLevel"])
+
+    def version(self, subject: str, version: int) -> RegisteredSchema:
+        """The schema of a version of a subject."""
+        answer = self._version(subject, version, "")
+        return self._registered(answer, answer["id"], "")
+
+    def check(self, subject: str, text: str, kind: str, references: tuple[ReferencedSchema, ...] = ()) -> SchemaCheck:
+        """Ask whether a schema could become the newest one of a subject, by the compatibility that this demands."""
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions/{_LATEST}?verbose=true"
+        try:
+            question = self._question(text, kind, references, False)
+            answer = self._ask("POST", path, f"there is no subject {subject!r}", question)
+        except UnknownSchemaError:
+            return SchemaCheck(subject, is_new=True)
+        problems = tuple(map(str, answer.get("messages", ()))) or ("the registry does not say why",)
+        return SchemaCheck(subject, () if answer["is_compatible"] else problems)
 
     def id_of(
         self, subject: str, text: str, kind: str, *, register: bool, references: tuple[ReferencedSchema, ...] = ()
@@ -419,6 +449,11 @@ class RegistrySerializationSchema(SerializationSchema):
     def __init__(self, header: SchemaHeader, inner: SerializationSchema) -> None:
         self._header = header
         self._inner = inner
+
+    def check_schemas(self, subjects: Sequence[str]) -> Iterator[SchemaCheck]:
+        """Ask whether consumers that the subject's compatibility stands for can read what is written."""
+        header = self._header
+        yield registry_client(header.registry).check(header.subject, header.text, header.kind, header.references)
 
     def serialize(self, element: Any) -> bytes | None:
         """The header and the message of one record."""

@@ -1,11 +1,13 @@
 """Avro messages as rows and back, with or without a schema registry, under PyFlink's names."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError, UnsupportedOperationError
+from headrace.common.serialization import SchemaCheck
 from headrace.common.typeinfo import TypeInformation
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
@@ -157,6 +159,19 @@ class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
         self._legacy = legacy_timestamp_mapping
         kind = reader_schema.type_info(legacy_timestamp_mapping=legacy_timestamp_mapping)
         super().__init__(kind, ignore_parse_errors=ignore_parse_errors)
+
+    def check_schemas(self, subjects: Sequence[str]) -> Iterator[SchemaCheck]:
+        """Resolve the newest schema of each subject to that of the reader."""
+        for subject in subjects:
+            try:
+                writer = _avro(registry_client(self._registry).latest(subject))
+                avro_reader(writer, self._reader, legacy_timestamp_mapping=self._legacy)
+            except UnknownSchemaError:
+                yield SchemaCheck(subject, is_new=True)
+            except InvalidProgramError as error:
+                yield SchemaCheck(subject, (str(error),))
+            else:
+                yield SchemaCheck(subject)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         if not len(messages):
