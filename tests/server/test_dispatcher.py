@@ -70,6 +70,20 @@ def test_a_new_dispatcher_goes_on_with_what_the_one_before_has_left(storage: Pat
 
 
 @pytest.mark.slow
+def test_old_jobs_are_left_to_the_history(storage: Path) -> None:
+    cluster = Cluster(storage, **{"jobstore.max-capacity": "1"})
+    wait_for(lambda: cluster.service.dispatcher.leads)
+    first = cluster.run(programArgs="10")
+    cluster.wait_for(first, "FINISHED")
+    second = cluster.run(programArgs="10")
+    cluster.wait_for(second, "FINISHED")
+    wait_for(lambda: [line["jid"] for line in cluster.rest.get("jobs", "overview")["jobs"]] == [second])
+    assert [each.name for each in (storage / "jobs").iterdir()] == [f"{second}-0001"]
+    assert {each.name for each in (storage / "archives").iterdir()} == {first, second}
+    cluster.service.stop()
+
+
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_started_again_and_goes_on(storage: Path) -> None:
     cluster = Cluster(storage)
     wait_for(lambda: cluster.service.dispatcher.leads)

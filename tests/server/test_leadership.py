@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.savepoint.requests import JobProcess
 from headrace.server.cluster.leadership import Leadership
 from headrace.server.cluster.records import AttemptEnd, RunRecords, StartedProcess, Submission
+from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.folder import Folder, posix_folder
 
 if TYPE_CHECKING:
@@ -157,3 +158,26 @@ def test_a_job_that_has_ended_stays_so(tmp_path: Path) -> None:
     assert run.finish(AttemptEnd("CANCELED", None, time=1))
     assert not run.finish(AttemptEnd("FINISHED", 0, time=2))
     assert run.end() == AttemptEnd("CANCELED", None, time=1)
+
+
+def test_a_run_that_is_removed_never_looks_as_if_it_were_to_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = RunRecords(posix_folder(tmp_path))
+    run = runs.next_of("a" * 32)
+    run.submit(Submission("a" * 32, "job.py"))
+    run.begin_attempt(1, 0)
+    run.end_attempt(1, AttemptEnd("FINISHED", 0))
+    run.finish(AttemptEnd("FINISHED", 0))
+    removed = PosixFileSystem.remove
+    seen = []
+
+    def remove(self: PosixFileSystem, path: str) -> bool:
+        seen.append(run.submission() is None or run.end() is not None)
+        return removed(self, path)
+
+    monkeypatch.setattr(PosixFileSystem, "remove", remove)
+    run.remove()
+    assert len(seen) == 4
+    assert all(seen)
+    assert runs.names() == []

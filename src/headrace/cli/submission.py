@@ -3,11 +3,13 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from rich.text import Text
 
 from headrace.cli.cluster import the_dispatcher
 from headrace.cli.output import output
+from headrace.cli.savepoint import place
 from headrace.common import options
 from headrace.common.configuration import Configuration
 
@@ -29,7 +31,11 @@ def submit_program(
     uploaded = client.upload(program)
     body = {
         "programArgsList": list(arguments),
-        "flinkConfiguration": {key: value for key, value in settings.items() if not key.startswith(_OWN)},
+        "flinkConfiguration": {
+            key: place(value) if key in _PLACES else value
+            for key, value in settings.items()
+            if not key.startswith(_OWN)
+        },
         "jobId": None if options.CHECKPOINT_DIR.key in settings else secrets.token_hex(16),
         "entryClass": entry,
     }
@@ -40,4 +46,6 @@ def submit_program(
     output().print(Text(f"job {job} was submitted to {client.address}"), soft_wrap=True)
 
 
-_OWN = ("rest.", "security.ssl.")
+_OWN: Final = ("rest.", "security.ssl.")
+_PLACES: Final = (options.CHECKPOINT_DIR.key, options.RECOVERY_PATH.key, options.SAVEPOINT_DIR.key)
+"""Paths are meant as whoever submits the program sees them."""

@@ -758,6 +758,13 @@ CLUSTER_STOP_TIMEOUT: Final = ConfigOption(
     60_000,
     "How long the jobs of a dispatcher that is stopped have to complete their epochs, before they are killed.",
 )
+JOBSTORE_CAPACITY: Final = ConfigOption(
+    "jobstore.max-capacity",
+    integer(1, 2**31 - 1),
+    100,
+    "The number of ended jobs of which a dispatcher keeps programs and logs, and which it shows. Older ones are left "
+    "to `headrace history-server`.",
+)
 UPLOAD_LIMIT: Final = ConfigOption(
     "rest.server.max-content-length",
     integer(1, 2**40),

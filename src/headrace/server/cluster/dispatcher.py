@@ -174,6 +174,7 @@ class Dispatcher(ServedJobs):
         try:
             if time.monotonic() - self._synced_at >= _SYNC_SECONDS:
                 self._sync()
+                self._forget()
                 self._synced_at, self._knows_jobs = time.monotonic(), True
         except (OSError, HeadraceError) as error:
             self._complain(f"the jobs of the cluster cannot be listed: {error}")
@@ -194,6 +195,15 @@ class Dispatcher(ServedJobs):
                 self._sync_run(name)
             except (OSError, HeadraceError) as error:
                 self._complain(f"job {name}: {error}")
+
+    def _forget(self) -> None:
+        """Remove the oldest of the jobs that have ended, where there are too many; their archives stay."""
+        ended = sorted((job for job in self._runs.values() if job.end is not None), key=lambda job: job.submission.time)
+        most = self._configuration.get(options.JOBSTORE_CAPACITY)
+        for job in ended[: max(0, len(ended) - most)]:
+            job.record.remove()
+            with self._lock:
+                self._runs = {name: each for name, each in self._runs.items() if each is not job}
 
     def _sync_run(self, name: str) -> None:
         known = self._runs.get(name)
@@ -337,7 +347,23 @@ def _check(configuration: Configuration) -> None:
 
 _DEPLOY_MODE: Final = "spark.submit.deployMode"
 
-_OWN: Final = ("rest.", "security.ssl.rest.", "high-availability.", "historyserver.", "web.", "headrace.cluster.")
+_OWN: Final = (
+    "rest.",
+    "security.ssl.rest.",
+    "high-availability.",
+    "historyserver.",
+    "web.",
+    "headrace.cluster.",
+    "jobstore.",
+)
+    "rest.",
+    "security.ssl.rest.",
+    "high-availability.",
+    "historyserver.",
+    "web.",
+    "headrace.cluster.",
+    "jobstore.",
+)
 
 
 def _of_jobs(configuration: Configuration) -> dict[str, str]:

@@ -131,6 +131,15 @@ class RunRecord:
         """Record how it ended for good: nobody starts it any more. False where somebody has before."""
         return _create(self.folder, END, asdict(end))
 
+    def remove(self) -> None:
+        """Remove all of it, once it has ended; what says that it has goes last, so that nobody starts it again."""
+        system, last = self.folder.file_system, [f"{self.folder.path}/{name}" for name in (JOB, END)]
+        files = [path for path, _ in system.walk(self.folder.path, lambda _: True)]
+        system.remove_all([path for path in files if path not in last])
+        for path in last:
+            system.remove(path)
+        self.folder.remove_empty_folders()
+
     # --- attempts ----------------------------------------------------------------------------------------------------
 
     def attempts(self) -> list[int]:
