@@ -356,14 +356,6 @@ _OWN: Final = (
     "headrace.cluster.",
     "jobstore.",
 )
-    "rest.",
-    "security.ssl.rest.",
-    "high-availability.",
-    "historyserver.",
-    "web.",
-    "headrace.cluster.",
-    "jobstore.",
-)
 
 
 def _of_jobs(configuration: Configuration) -> dict[str, str]:
