@@ -23,6 +23,7 @@ from headrace.table.functions.types import (
     decimal,
     is_in,
     root_of,
+    timestamp,
     to_external,
     with_nullability,
 )
@@ -156,7 +157,8 @@ class CallBinder(ABC):
         """A call as it is written."""
         if node.name in _WINDOW_PARTS:
             self.bind_all(node.arguments)
-            raise self.context.unplanned(node, f"{node.name} needs GROUP BY {node.name.partition('_')[0]}(...)")
+            self.context.defer(node, f"{node.name} needs GROUP BY {node.name.partition('_')[0]}(...)")
+            return Literal(None, type=timestamp(3))
         if node.name == "CURRENT_DATABASE":
             return Literal(self.context.catalogs.database, type=STRING.not_null())
         function = self.lookup(node)

@@ -15,6 +15,7 @@ from headrace.table.parse.tree.node import Path
 JOIN_HINTS: Final = frozenset(
     {"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "LOOKUP", "MULTI_JOIN", "STATE_TTL"}
 )
+_OF_RELATIONS: Final = frozenset({"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "MULTI_JOIN"})
 _HINTS: Final = JOIN_HINTS | {"OPTIONS", "ALIAS", "JSON_AGGREGATE_WRAPPED"}
 
 
@@ -31,6 +32,8 @@ def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, 
             raise context.unplanned(node, f"there is no hint {hint.name}", misspelt(hint.name, _HINTS))
         if hint.name == "LOOKUP" and "table" not in dict(hint.options):
             raise context.unplanned(node, "the hint LOOKUP needs the option 'table'")
+        if hint.name in _OF_RELATIONS and not hint.items:
+            raise context.unplanned(node, f"the hint {hint.name} names no relation", f"Write {hint.name}(table).")
         if hint.name in ("STATE_TTL", "OPTIONS") and not hint.options:
             reason = f"the hint {hint.name} takes pairs of a key and a value"
             raise context.unplanned(node, reason, f"Write {hint.name}('key' = 'value').")

@@ -52,6 +52,8 @@ def bind_change(context: BindContext, node: Delete | Update | Truncate) -> None:
     queries = QueryBinder(context)
     path, table = RelationBinder(queries, None).find(node.table)
     if isinstance(node, Truncate):
+        if isinstance(table, CatalogView):
+            raise context.error(node.table, f"'{path}' is a view, which is not emptied")
         return
     schema = table.schema
     source = NamedRelation(node.alias.text if node.alias is not None else path.name, schema, 0, path)
@@ -83,7 +85,9 @@ class _InsertBinder:
         """The sink with its input."""
         path, table = RelationBinder(self.queries, None).find(self.node.table)
         if isinstance(table, CatalogView):
-            raise self.context.unplanned(self.node.table, f"'{path}' is a view, which takes no rows")
+            self.context.defer(self.node.table, f"'{path}' is a view, which takes no rows")
+            relation = self.queries.query(self.node.query)
+            return Sink(relation, path, relation.schema, ())
         if table.inline is not None:
             refuse_options(self.context, self.node.table, self.node.hints)
         if table.distribution is not None:
@@ -148,7 +152,9 @@ class _InsertBinder:
             name = part.column.text
             if name not in table.partition_keys:
                 advice = misspelt(name, table.partition_keys)
-                raise self.context.error(part.column, f"'{name}' is not a partition column of the table", advice)
+                if name not in types:
+                    raise self.context.error(part.column, f"'{name}' is not a column of the table", advice)
+                self.context.defer(part.column, f"'{name}' is not a partition column of the table", advice)
             if part.value is not None:
                 found[name] = binder.implicit(binder.bind(part.value), types[name].not_null())
         return found

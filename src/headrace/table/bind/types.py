@@ -95,6 +95,9 @@ class TypeBinder:
         if isinstance(spec, IntervalTypeSpec):
             return interval_type(spec.qualifier)
         if isinstance(spec, RawTypeSpec):
+            if "." in spec.class_name:
+                reason = f"values of the Java class '{spec.class_name}' cannot be read"
+                raise invalid(self._source, spec, reason, "Write BYTES.")
             return RawType(spec.class_name)
         assert isinstance(spec, NamedTypeSpec)
         raise invalid(self._source, spec, f"unknown type '{spec.path}'", type_advice(str(spec.path)))

@@ -83,8 +83,19 @@ def _validate_table(context: BindContext, node: sql.CreateTable) -> None:
 
 
 def _validate_drop(context: BindContext, node: sql.Drop) -> None:
+    if node.kind is ObjectKind.CONNECTION:
+        _refuse_connections(context, node)
     if node.kind is ObjectKind.DATABASE:
         objects.check_database_name(context, node.path)
+
+
+def _refuse_connections(context: BindContext, node: Statement) -> None:
+    raise context.unplanned(node, "connections are not supported", "Write the options in WITH of each table.")
+
+
+def _refuse_merge(context: BindContext, node: st.MergeInto) -> None:
+    advice = "Write INSERT INTO a table with a PRIMARY KEY: rows of the same key are replaced."
+    raise context.unplanned(node, "MERGE is not supported", advice)
 
 
 def _validate_show_create(context: BindContext, node: st.ShowCreate) -> None:
@@ -101,7 +112,15 @@ def _validate_call(context: BindContext, node: st.CallProcedure) -> None:
 
 
 def _validate_alter(context: BindContext, node: sql.Alter) -> None:
-    if node.kind is ObjectKind.DATABASE:
+    if node.kind is ObjectKind.CONNECTION:
+        _refuse_connections(context, node)
+    elif node.kind is ObjectKind.MATERIALIZED_TABLE and isinstance(node.action, sql.SetQuery):
+        raise context.error(node.path, f"materialized table '{node.path}' does not exist")
+    elif node.kind is ObjectKind.FUNCTION:
+        objects.check_altered_function(context, node)
+    elif node.kind is ObjectKind.CATALOG:
+        objects.check_altered_catalog(context, node)
+    elif node.kind is ObjectKind.DATABASE:
         objects.existing_database(context, node.path)
     elif node.kind is ObjectKind.MODEL:
         objects.altered_model(context, node)
@@ -115,7 +134,12 @@ def _validate_alter(context: BindContext, node: sql.Alter) -> None:
 _VALIDATIONS: Final[dict[type, Callable[[BindContext, Any], object]]] = {
     sql.CreateTable: _validate_table,
     sql.CreateView: lambda context, node: tables.view_of(context, node.query, node),
-    sql.CreateMaterializedTable: objects.check_freshness,
+    sql.CreateMaterializedTable: objects.check_materialized,
+    sql.CreateConnection: _refuse_connections,
+    sql.CreateFunction: lambda context, node: objects.language_of(context, node, node.language),
+    sql.CreateModel: objects.check_model,
+    st.MergeInto: _refuse_merge,
+    st.Show: show.check_show,
     sql.CreateDatabase: _validate_database,
     sql.Alter: _validate_alter,
     sql.Drop: _validate_drop,
@@ -164,9 +188,6 @@ def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable
     if node.must_exist and not there:
         advice = "Write CREATE OR REPLACE TABLE."
         raise context.unplanned(node.table, f"table '{path}' does not exist, and cannot be replaced", advice)
-    if node.is_temporary:
-        reason = "what a query fills is no temporary table"
-        raise context.unplanned(node.table, reason, "Leave TEMPORARY out, or CREATE it first, and then INSERT INTO it.")
     table, names = tables.table_of_query(context, node, node.query)
     if there and node.or_replace:
         context.catalogs.catalogs[path.catalog].drop_table(path.database, path.name)

@@ -12,13 +12,14 @@ from headrace.table.catalog.objects import (
     CatalogDescription,
     CatalogFunction,
     CatalogModel,
+    CatalogTable,
     Column,
     Database,
     ObjectPath,
 )
 from headrace.table.ddl.columns import TableBinder, options_of
 from headrace.table.ddl.file_catalog import FileCatalog
-from headrace.table.ddl.tables import path_of
+from headrace.table.ddl.tables import check_nullable_keys, path_of, view_of
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree import statements as st
 from headrace.table.parse.tree.expressions import IntervalLiteral
@@ -135,14 +136,23 @@ def alter_catalog(context: BindContext, node: sql.Alter) -> None:
         _check_options(context, options.get("type", "generic_in_memory"), node.action.options)
         options |= dict(options_of(node.action.options))
     elif isinstance(node.action, sql.ResetOptions):
-        if not node.action.keys:
-            raise context.error(node.action, "RESET needs a key")
+        check_altered_catalog(context, node)
         if "type" in node.action.keys:
             raise context.error(node.action, "RESET cannot change the type of a catalog")
         options = {key: value for key, value in options.items() if key not in node.action.keys}
     elif isinstance(node.action, sql.SetComment):
         comment = node.action.comment
     context.catalogs.describe(name, CatalogDescription(tuple(options.items()), comment))
+
+
+def check_altered_catalog(context: BindContext, node: sql.Alter) -> None:
+    """Refuse ``RESET ()``.
+
+    Raises:
+        SqlValidationError: when it is that.
+    """
+    if isinstance(node.action, sql.ResetOptions) and not node.action.keys:
+        raise context.error(node.action, "RESET needs a key")
 
 
 # --- databases -------------------------------------------------------------------------------------------------------
@@ -240,7 +250,7 @@ def create_function(context: BindContext, node: sql.CreateFunction, inline: Any 
         node: the statement.
         inline: the function itself, if a program has registered it.
     """
-    language = _language(context, node, node.language)
+    language = language_of(context, node, node.language)
     function = CatalogFunction(node.class_name, language, inline)
     if inline is None and language != "PYTHON" and (node.is_system or node.is_temporary):
         reason = f"function '{node.function}' is written in {language}: {node.class_name}"
@@ -263,7 +273,7 @@ def create_function(context: BindContext, node: sql.CreateFunction, inline: Any 
         catalog.put_function(path.database, path.name, function)
 
 
-def _language(context: BindContext, node: SqlNode, language: sql.FunctionLanguage | None) -> str:
+def language_of(context: BindContext, node: SqlNode, language: sql.FunctionLanguage | None) -> str:
     """The language of a function: Java where none is written."""
     if language is sql.FunctionLanguage.SQL:
         raise context.unplanned(node, "functions are not written in SQL", "Write CREATE VIEW, or LANGUAGE PYTHON.")
@@ -300,10 +310,25 @@ def drop_function(context: BindContext, node: sql.Drop) -> None:
         raise context.error(node.path, f"function '{path}' does not exist", advice)
 
 
+def check_altered_function(context: BindContext, node: sql.Alter) -> None:
+    """Refuse ``ALTER TEMPORARY SYSTEM FUNCTION``, and languages that functions are not written in.
+
+    Raises:
+        SqlValidationError: when it is that.
+        SqlPlanError: when the language is SQL.
+    """
+    if node.is_system:
+        reason = "temporary system functions are not altered"
+        raise context.error(node.path, reason, "DROP it, and CREATE it anew.")
+    assert isinstance(node.action, sql.SetFunction)
+    language_of(context, node, node.action.language)
+
+
 def alter_function(context: BindContext, node: sql.Alter) -> None:
     """``ALTER FUNCTION ... AS``."""
+    check_altered_function(context, node)
     assert isinstance(node.action, sql.SetFunction)
-    language = _language(context, node, node.action.language)
+    language = language_of(context, node, node.action.language)
     function = CatalogFunction(node.action.class_name, language)
     path = _function_path(context, node.path)
     catalog = context.catalogs.catalogs[path.catalog]
@@ -320,9 +345,7 @@ def alter_function(context: BindContext, node: sql.Alter) -> None:
 
 def create_model(context: BindContext, node: sql.CreateModel) -> None:
     """``CREATE MODEL``."""
-    if node.query is not None:
-        reason = "a model is not made from a query here"
-        raise context.unplanned(node, reason, "Leave AS out, and name its INPUT and OUTPUT.")
+    check_model(context, node)
     path = path_of(context, node.model)
     models = _models(context, is_temporary=node.is_temporary)
     if path in models:
@@ -333,14 +356,26 @@ def create_model(context: BindContext, node: sql.CreateModel) -> None:
     models[path] = CatalogModel(inputs, outputs, options_of(node.options), node.comment)
 
 
+def check_model(context: BindContext, node: sql.CreateModel) -> None:
+    """Refuse a model of a query, or with columns that are not plain.
+
+    Raises:
+        SqlPlanError: when it is made from a query.
+        SqlValidationError: when a column is computed, or metadata.
+    """
+    if node.query is not None:
+        reason = "a model is not made from a query here"
+        raise context.unplanned(node, reason, "Leave AS out, and name its INPUT and OUTPUT.")
+    for element in (*node.inputs, *node.outputs):
+        if not isinstance(element, sql.PhysicalColumn):
+            raise context.error(element, "a model has columns with types only")
+
+
 def _models(context: BindContext, *, is_temporary: bool) -> dict[ObjectPath, CatalogModel]:
     return context.catalogs.temporary_models if is_temporary else context.catalogs.models
 
 
 def _model_columns(context: BindContext, elements: tuple[sql.TableElement, ...]) -> tuple[Column, ...]:
-    for element in elements:
-        if not isinstance(element, sql.PhysicalColumn):
-            raise context.error(element, "a model has columns with types only")
     binder = TableBinder(context)
     binder.columns(elements)
     return binder.table.columns
@@ -398,16 +433,31 @@ def _last(path: Path) -> Name:
     return path.names[-1]
 
 
-def check_freshness(context: BindContext, node: sql.CreateMaterializedTable) -> None:
-    """Refuse a freshness that is no positive number of seconds, minutes, hours or days.
+def check_materialized(context: BindContext, node: sql.CreateMaterializedTable) -> None:
+    """Check the query, the keys and the freshness of a materialized table.
 
     Raises:
-        SqlValidationError: when it is not.
+        SqlValidationError: when one of them is wrong.
     """
-    if not isinstance(node.freshness, IntervalLiteral):
-        return
-    if node.freshness.qualifier.first not in _FRESHNESS or node.freshness.text.strip().startswith("-"):
-        raise context.error(node.freshness, "FRESHNESS takes a positive number of SECOND, MINUTE, HOUR or DAY")
+    columns = view_of(context, node.query).columns
+    known = {column.name: column for column in columns}
+    for name in node.partitioned_by:
+        if name.text not in known:
+            raise context.error(name, f"partition column '{name}' is not in the query", misspelt(name.text, known))
+    check_nullable_keys(context, node.elements, CatalogTable(columns))
+    if isinstance(node.freshness, IntervalLiteral):
+        _check_freshness(context, node, node.freshness)
 
 
-_FRESHNESS: Final = frozenset((TimeUnit.SECOND, TimeUnit.MINUTE, TimeUnit.HOUR, TimeUnit.DAY))
+def _check_freshness(context: BindContext, node: sql.CreateMaterializedTable, freshness: IntervalLiteral) -> None:
+    unit, text = freshness.qualifier.first, freshness.text.strip()
+    if unit not in _CYCLES or not text.isdecimal() or int(text) == 0:
+        raise context.error(freshness, "FRESHNESS takes a positive number of SECOND, MINUTE, HOUR or DAY")
+    is_full = node.refresh_mode is sql.RefreshMode.FULL
+    if is_full and _CYCLES[unit] % int(text):
+        reason = f"a full refresh comes at even parts of {_CYCLES[unit]} {unit.value}, and {text} is none"
+        raise context.error(freshness, reason)
+
+
+_CYCLES: Final = {TimeUnit.SECOND: 60, TimeUnit.MINUTE: 60, TimeUnit.HOUR: 24, TimeUnit.DAY: 1}
+"""The units of freshness, and how many of each begin a new cycle."""

@@ -36,6 +36,19 @@ def show(context: BindContext, node: sql.Show) -> StatementResult:
     return rule(context, node)
 
 
+def check_show(context: BindContext, node: sql.Show) -> None:
+    """Refuse a path that is no database, and lists that there are none of.
+
+    Raises:
+        SqlValidationError: when it is so.
+    """
+    if node.kind not in _LISTS and node.kind is not sql.ShowKind.JOBS:
+        raise context.error(node, f"SHOW {node.kind.value} is not supported")
+    is_database = node.kind not in (sql.ShowKind.COLUMNS, sql.ShowKind.PARTITIONS)
+    if is_database and node.path is not None and len(node.path.names) > 2:
+        raise context.error(node.path, f"'{node.path}' has more than a catalog and a database")
+
+
 def _one(name: str, found: Callable[[BindContext, sql.Show], Iterable[str]]) -> Callable[..., StatementResult]:
     return lambda context, node: one_column(name, _matching(node, found(context, node)))
 

@@ -104,6 +104,9 @@ def table_of_query(
     Returns:
         The table, and the column for each column of the query.
     """
+    if node.is_temporary:
+        reason = "what a query fills is no temporary table"
+        raise context.error(node.table, reason, "Leave TEMPORARY out, or CREATE it first, and then INSERT INTO it.")
     schema = QueryBinder(context).query(query).schema
     given = [Column(field.name, to_external(field.type)) for field in schema]
     named = [each for each in node.elements if isinstance(each, sql.NamedColumn)]
@@ -118,7 +121,7 @@ def table_of_query(
     first = tuple(column for column in own.values() if column.name not in {each.name for each in given})
     binder.table = replace(binder.table, columns=(*first, *(own.get(each.name, each) for each in given)))
     rest = tuple(each for each in defined if not isinstance(each, sql.ColumnDefinition))
-    _check_nullable_keys(context, rest, binder.table)
+    check_nullable_keys(context, rest, binder.table)
     return binder.create(replace(node, elements=rest)), schema.names
 
 
@@ -130,7 +133,12 @@ def _check_types(context: BindContext, node: sql.CreateTable, given: list[Column
             raise context.error(node, f"column '{column.name}' is {wanted.type}, and {column.type} in the query")
 
 
-def _check_nullable_keys(context: BindContext, elements: tuple[sql.TableElement, ...], table: CatalogTable) -> None:
+def check_nullable_keys(context: BindContext, elements: tuple[sql.TableElement, ...], table: CatalogTable) -> None:
+    """Refuse a primary key of columns that may be NULL.
+
+    Raises:
+        SqlValidationError: when one may.
+    """
     for element in elements:
         if isinstance(element, sql.Constraint):
             for name in element.columns:
@@ -168,7 +176,7 @@ def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
     places = {column.name: place for place, column in enumerate(taken.columns)}
     taken = replace(taken, columns=tuple(_without_overwritten(taken.columns, node, strategies)))
     binder = TableBinder(context, taken)
-    _check_nullable_keys(context, node.elements, taken)
+    check_nullable_keys(context, node.elements, taken)
     binder.create(node)
     return replace(
         binder.table,

@@ -1,5 +1,6 @@
 """Functions of dates and times."""
 
+from dataclasses import replace
 from typing import Final
 
 from headrace.common.logical_types import AtomicType, IntervalType, LogicalType
@@ -171,7 +172,7 @@ TIMES: Final = (
     _now("CURRENT_TIME", TIME, takes_digits=True),
     _now("LOCALTIME", TIME, takes_digits=True),
     _now("CURRENT_TIMESTAMP", _MOMENT, takes_digits=True),
-    _now("NOW", _MOMENT),
+    replace(_now("NOW", _MOMENT), late=takes(INTEGER, result=always(_MOMENT))),
     _now("LOCALTIMESTAMP", timestamp(3), takes_digits=True),
     _now("CURRENT_ROW_TIMESTAMP", _MOMENT, Determinism.NEVER),
     FunctionDefinition("PROCTIME", takes(result=always(_MOMENT)), determinism=Determinism.NEVER, usage="PROCTIME()"),

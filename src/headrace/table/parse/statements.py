@@ -381,6 +381,8 @@ class StatementParser(AlterationParser):
         self.expect("STOP", "JOB")
         job = self.text()
         savepoint = self.accept_all("WITH", "SAVEPOINT")
+        if not savepoint and self.at_all("WITH", "DRAIN"):
+            self.refuse("WITH DRAIN stands behind WITH SAVEPOINT", "Write WITH SAVEPOINT WITH DRAIN.")
         drain = self.accept_all("WITH", "DRAIN")
         return StopJob(job, savepoint, drain, start=start, end=self.end)
 
