@@ -8,6 +8,7 @@ import pytest
 
 from headrace.common import Types
 from headrace.common.errors import HeadraceError
+from headrace.common.types import RowKind
 from headrace.graph.row_specs import ColumnToKindsSpec, KindsToColumnSpec
 from tests.operators.changelog.driven import run
 
@@ -29,6 +30,13 @@ def test_every_change_becomes_a_row() -> None:
 
 def test_rows_become_the_changes_that_they_say() -> None:
     assert run(ColumnToKindsSpec(0, PLAIN), SAID, (), ROWS, cuts=[2]) == CHANGES
+
+
+def test_kinds_have_codes() -> None:
+    codes = ((RowKind.INSERT, "i"), (RowKind.UPDATE_AFTER, "u"), (RowKind.UPDATE_AFTER, "r"))
+    rows: list[Any] = [("+I", ("i", 1, "a")), ("+I", ("r", 1, "b"))]
+    assert run(KindsToColumnSpec(SAID, codes), PLAIN, (), CHANGES, cuts=[1, 3]) == rows
+    assert run(ColumnToKindsSpec(0, PLAIN, codes), SAID, (), rows, cuts=[1]) == [CHANGES[0], CHANGES[2]]
 
 
 def test_a_text_that_is_no_kind_is_told() -> None:
