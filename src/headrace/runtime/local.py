@@ -3,7 +3,7 @@
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, chdir, contextmanager, nullcontext
 from functools import partial
@@ -56,7 +56,10 @@ class _WorkingDirectory:
                 yield is_mine
         finally:
             if is_mine:
-                self._give_back()
+                with self._changed:
+                    self._users -= 1
+                    self._is_elsewhere = False
+                    self._changed.notify_all()
 
     def _take(self, folder: str | None, given_up: threading.Event) -> bool:
         with self._changed:
@@ -69,12 +72,6 @@ class _WorkingDirectory:
             self._users += 1
             self._is_elsewhere = folder is not None
             return True
-
-    def _give_back(self) -> None:
-        with self._changed:
-            self._users -= 1
-            self._is_elsewhere = False
-            self._changed.notify_all()
 
     def _is_taken(self, folder: str | None) -> bool:
         return self._is_elsewhere or (folder is not None and self._users > 0)
@@ -123,8 +120,13 @@ class LocalRuntime:
         envelopes: list[Envelope] = []
         for subtask in range(self._parallelism[0]):
             envelopes.extend(runner.run_source_task(subtask, context))
-        for stage in range(1, len(self._parallelism)):
-            envelopes = self._run_stage(runner, stage, envelopes)
+        for stage, parallelism in enumerate(self._parallelism[1:], start=1):
+            tasks: list[list[Envelope]] = [[] for _ in range(parallelism)]
+            for envelope in envelopes:
+                tasks[envelope.partition % parallelism].append(envelope)
+            envelopes = []
+            for task in tasks:
+                envelopes.extend(runner.run_stage_task(stage, sorted(task, key=sort_key)))
         reports = (pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == EnvelopeKind.REPORT)
         return with_times(reports, self._times)
 
@@ -183,12 +185,3 @@ class LocalRuntime:
         """What functions find while they run, and no longer: their working directory, and the files of their job."""
         with _WORKING_DIRECTORY.used(self._works_in, self._given_up) as is_theirs, working_with(self._files):
             yield is_theirs
-
-    def _run_stage(self, runner: TaskRunner, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
-        tasks: list[list[Envelope]] = [[] for _ in range(self._parallelism[stage])]
-        for envelope in envelopes:
-            tasks[envelope.partition % len(tasks)].append(envelope)
-        produced: list[Envelope] = []
-        for task in tasks:
-            produced.extend(runner.run_stage_task(stage, sorted(task, key=sort_key)))
-        return produced
