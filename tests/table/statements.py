@@ -19,6 +19,11 @@ SESSION: Final = "TABLE(SESSION(TABLE orders PARTITION BY k, DESCRIPTOR(at_time)
 NUMBER: Final = "ROW_NUMBER() OVER (PARTITION BY k, window_start, window_end ORDER BY n, id)"
 NUMBERED: Final = "SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {}) AS rn FROM orders"
 
+ROWS_OF_MATCHES: Final = (
+    "MEASURES MATCH_NUMBER() AS m, CLASSIFIER() AS v, FINAL SUM(n) - SUM(n) AS s ALL ROWS PER MATCH "
+    "AFTER MATCH SKIP PAST LAST ROW PATTERN ((UP | DOWN)+ {- OTHER -}?) WITHIN INTERVAL '1' MINUTE "
+    "DEFINE UP AS n > PREV(n), DOWN AS n < LAST(UP.n)"
+)
 MATCH: Final = (
     "MEASURES A.id AS a, C.id AS c, COUNT(B.n) AS n PATTERN (A B+? C) "
     "DEFINE B AS B.n >= A.n OR B.n > LAST(B.n, 1), C AS C.n < LAST(B.n)"
@@ -49,6 +54,10 @@ STATEMENTS: Final = {
     "patterns": (
         "k STRING, a BIGINT, c BIGINT, n BIGINT",
         f"SELECT * FROM orders MATCH_RECOGNIZE (PARTITION BY k ORDER BY at_time, id {MATCH})",
+    ),
+    "preferred_matches": (
+        "k STRING, id BIGINT, m BIGINT, v STRING, s BIGINT",
+        f"SELECT k, id, m, v, s FROM orders MATCH_RECOGNIZE (PARTITION BY k ORDER BY at_time, id {ROWS_OF_MATCHES})",
     ),
     "common": ("k STRING", "SELECT k FROM orders WHERE n < 5 INTERSECT SELECT k FROM orders WHERE n > 15"),
     "elements": ("k STRING, y BIGINT", "SELECT k, y FROM orders CROSS JOIN UNNEST(ARRAY[id, n]) AS u(y) WHERE y < 30"),

@@ -165,6 +165,15 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("key", ["ARRAY[sym]", "MAP[sym, px]", "ROW(ARRAY[px])"])
+def test_a_partition_by_what_cannot_be_a_key_is_refused_where_it_stands(key: str) -> None:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    tables.execute_sql(TICKS)
+    query = f"SELECT * FROM (SELECT {key} AS k, px, ts FROM tick) MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts"
+    with pytest.raises(HeadraceError, match=r"(?s)PARTITION BY takes no column of .*\^.*CAST\(k AS STRING\)"):
+        tables.explain_sql(f"{query} MEASURES A.px AS m PATTERN (A B) DEFINE A AS TRUE)")
+
+
 def test_rows_of_a_regular_join_are_in_no_order_of_time() -> None:
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     tables.execute_sql(TICKS)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.logical_types import IntervalType, TypeRoot
+from headrace.common.logical_types import ArrayType, IntervalType, LogicalType, MapType, MultisetType, TypeRoot
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.pattern_scalars import PatternScalars, navigated
 from headrace.table.bind.scopes import Scope
@@ -63,7 +63,7 @@ class MatchBinder:
         """The relation."""
         node = self.node
         self._check_names()
-        partition_by = tuple(self._column(each) for each in node.partition_by)
+        partition_by = tuple(self._key(each) for each in node.partition_by)
         order_by = self._order()
         goes_beyond = PatternCheck(self.context).goes_beyond_flink(node.pattern)
         if node.all_rows_option is queries.RowsPerMatch.WITH_UNMATCHED:
@@ -116,6 +116,15 @@ class MatchBinder:
         if len(parts) > 1 or name not in names:
             raise self.context.error(node, f"column '{node}' not found", misspelt(name, names))
         return names.index(name)
+
+    def _key(self, node: sql.SqlExpression) -> int:
+        """A column of PARTITION BY, whose values have to be keys."""
+        index = self._column(node)
+        kind = self.source.schema[index].type
+        if any(isinstance(each, ArrayType | MapType | MultisetType) for each in _with_parts(kind)):
+            reason = f"PARTITION BY takes no column of {kind}, whose values cannot be keys"
+            self.context.defer(node, reason, f"Partition by a text of it: CAST({node} AS STRING) in a subquery.")
+        return index
 
     def _order(self) -> tuple[SortKey, ...]:
         items = self.node.order_by
@@ -189,6 +198,12 @@ class MatchBinder:
         return PatternScalars(
             self.queries, schema, tuple(known), frozenset(required), clause, self.scope, all_rows=all_rows
         )
+
+
+def _with_parts(kind: LogicalType) -> Iterator[LogicalType]:
+    yield kind
+    for part in kind.children:
+        yield from _with_parts(part)
 
 
 # --- patterns --------------------------------------------------------------------------------------------------------
