@@ -188,3 +188,33 @@ def test_rows_of_a_regular_join_are_in_no_order_of_time() -> None:
 def test_what_is_refused_says_why(clauses: str) -> None:
     with pytest.raises((PlanningError, HeadraceError), match=REFUSED[clauses]):
         one("A.px", clauses, [])
+
+
+@pytest.mark.parametrize("name", ["rows before", "alternatives"])
+def test_a_job_that_is_started_again_goes_on_with_its_matches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State of all kinds is read again: partial matches, the numbers of matches, and the order of timers."""
+    given, read, reads = events(3), oracle._Reader.read, []
+
+    def fail_once(reader: Any, piece: Any) -> Any:
+        reads.append(piece)
+        if len(reads) == 40:
+            raise OSError("the disk was away")
+        return read(reader, piece)
+
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    strategy = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 ms"}
+    for key, value in (replay._ALWAYS | strategy).items():
+        tables.get_config().set(key, value)
+    tables.execute_sql(TICKS)
+    query = (
+        "SELECT * FROM tick MATCH_RECOGNIZE (PARTITION BY sym ORDER BY ts MEASURES MATCH_NUMBER() AS n, vol AS l, "
+        f"MATCH_ROWTIME() AS r {MATCHES[name]})"
+    )
+    found = []
+    for reader in (read, fail_once):
+        monkeypatch.setattr(oracle._Reader, "read", reader)
+        oracle.begin(given, one_by_one=True)
+        found.append([tuple(row) for row in tables.execute_sql(query).collect()])
+    assert len(reads) > len(given)
+    assert found[0] == found[1]
+    assert len(found[0]) > 5

@@ -29,6 +29,7 @@ from headrace.operators.pattern.patterns_at_work import FixedPattern
 from headrace.operators.pattern.preferred_matching import PreferredMatching
 from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable, Taken
 from headrace.operators.pattern.stored_matches import FoundMatches
+from headrace.operators.window.table import firing_order
 from headrace.operators.window.table.firing_order import TIMERS_OF_RECORDS, Fed, Pane, TimerFiringOrder
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class RowPatternOperator(PatternOperator):
         codec: the codec of the keys.
     """
 
-    more_stores = (match_numbers.STORE,)
+    more_stores = (match_numbers.STORE, firing_order.STORE)
 
     def __init__(
         self,
