@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace.cli.main import app
 from headrace.common.errors import ConfigurationError
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.errors import RestError
@@ -135,6 +137,7 @@ def test_what_cannot_be_run_is_refused_before_it_is_recorded(cluster: Cluster) -
     assert "$internal" in refused(flinkConfiguration={"$internal.pipeline.job-id": "0" * 32})
     assert "headrace.no-such-key" in refused(flinkConfiguration={"headrace.no-such-key": "1"})
     assert "client mode" in refused(flinkConfiguration={"spark.submit.deployMode": "cluster"})
+    assert "setting of the dispatcher" in refused(flinkConfiguration={"rest.port": "1"})
     assert "entryClass" in refused(entryClass=3)
     assert cluster.rest.get("jobs", "overview")["jobs"] == []
     assert [*(cluster.storage / "jobs").iterdir()] == []
@@ -187,6 +190,14 @@ def test_bodies_of_other_types_are_refused(kind: str) -> None:
 def test_off_this_machine_a_dispatcher_needs_a_token(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="token-file"):
         Cluster(tmp_path / "cluster", **{"rest.bind-address": "0.0.0.0"})
+
+
+def test_a_submission_has_no_options_without_effect(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("pass")
+    for option in ("--rest", "--no-progress", "--traceback"):
+        result = CliRunner().invoke(app, ["run", "-d", option, str(tmp_path / "job.py")])
+        assert result.exit_code == 2
+        assert "leave out --rest" in " ".join(result.output.replace("│", "").split())
 
 
 def test_without_submission_nothing_is_taken(tmp_path: Path) -> None:

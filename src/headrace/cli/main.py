@@ -238,6 +238,11 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     }
     settings = with_rest(job_settings(define, properties_file, named), rest)
     if detached or jobmanager is not None:
+        if rest is not None or progress is not None or traceback:
+            raise typer.BadParameter(
+                "a dispatcher serves its jobs, and logs them: leave out --rest, --progress and --traceback",
+                param_hint="-d, -m",
+            )
         from headrace.cli.submission import submit_program
 
         submit_program(script, args or [], settings, jobmanager)

@@ -317,7 +317,11 @@ class Dispatcher(ServedJobs):
 
     def _settings(self, wanted: WantedRun) -> tuple[str, dict[str, str]]:
         """The id of the job that is wanted, and its settings: known by its checkpoint directory, it has one."""
-        settings = {**self._defaults, **(wanted.settings or {})}
+        given = wanted.settings or {}
+        foreign = sorted(key for key in given if key.startswith(_OWN))
+        if foreign:
+            raise ConfigurationError(f"{foreign[0]} is a setting of the dispatcher, which serves the job: leave it out")
+        settings = {**self._defaults, **given}
         directory = settings.get(options.CHECKPOINT_DIR.key)
         job_id = wanted.job_id or secrets.token_hex(16)
         if directory is None:
@@ -349,7 +353,7 @@ _DEPLOY_MODE: Final = "spark.submit.deployMode"
 
 _OWN: Final = (
     "rest.",
-    "security.ssl.rest.",
+    "security.ssl.",
     "high-availability.",
     "historyserver.",
     "web.",
