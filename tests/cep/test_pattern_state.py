@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from headrace.common import Types
 from headrace.common.errors import StateMigrationError
 from headrace.datastream import DataStream
 from headrace.expressions import col
+from headrace.operators.pattern import keyed_events
+from headrace.operators.pattern.stored_matches import FoundMatches
 from headrace.testing import JobHarness
 from tests.cep.conformance.operator_driver import OperatorDriver
 
@@ -111,3 +114,44 @@ def test_a_partial_match_takes_few_bytes() -> None:
     columns = [column for batch in batches for column in zip(batch.schema.names, batch.columns, strict=True)]
     own = sum(column.nbytes for name, column in columns if "record" not in name)
     assert own / count < 150 - 25, "beside the event itself"
+
+
+MANY = [
+    "small followed_by large within 12 ms",
+    "small followed_by_any large followed_by middle within 20 ms",
+    "small followed_by large{2} consecutive",
+    "small not_followed_by large followed_by middle within 15 ms",
+]
+
+
+@pytest.mark.parametrize("text", MANY)
+def test_what_begins_is_stored_behind_what_is_not_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a key has many rows: they are left as they are unless one of them changes."""
+    conditions = {"small": "amount < 4.0", "large": "amount >= 8.0", "middle": "amount > 4.0 and amount < 8.0"}
+    pattern = Pattern.parse(text, {name: said for name, said in conditions.items() if name in text})
+    chance = random.Random(text)
+    payments = [(chance.choice("ab"), float(chance.choice([1, 2, 2, 3, 3, 5, 9]))) for _ in range(60)]
+    added: list[int] = []
+    with_rows = FoundMatches.with_rows
+
+    def noted(found: FoundMatches, added_to: Any, rows: Any) -> Any:
+        added.extend(added_to)
+        return with_rows(found, added_to, rows)
+
+    monkeypatch.setattr(FoundMatches, "with_rows", noted)
+    found = []
+    for many_rows in (1, 1 << 30):
+        monkeypatch.setattr(keyed_events, "_MANY_ROWS", many_rows)
+        with JobHarness(job(pattern, {"card": str, "amount": float})) as harness:
+            held = []
+            for start in range(0, len(payments), 4):
+                times = [1_000 + 2 * number - number % 3 for number in range(start, start + 4)]
+                harness.push_all("payments", payments[start : start + 4], times)
+                harness.advance_watermark("payments", 1_000 + 2 * start)
+                harness.run_epoch()
+                held.append([str(match) for match in harness.partial_matches("pattern")])
+            harness.finish()
+            found.append((harness.results("found"), held))
+    assert found[0] == found[1]
+    assert found[0][0]
+    assert added

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import KeyedBatch
 from headrace.operators.pattern.event_conditions import Holds, Judged
 from headrace.operators.pattern.events import Events
@@ -26,6 +27,9 @@ Mask = npt.NDArray[np.bool_]
 
 _MOST_TABLED: Final = 1 << 16
 """The largest number of combinations of conditions of which each has an entry in a table."""
+
+_MANY_ROWS: Final = 256
+"""The number of stored rows of a key from which on these are not read as long as none of them changes."""
 
 _MOST_STATES: Final = 62
 """The largest number of states that are bits of one of NumPy's integers."""
@@ -111,6 +115,7 @@ class KeyedEvents:
 
     Attributes:
         is_stored_visited: whether each key that has partial matches has to be looked at.
+        only_adds: whether matches may begin of each of these keys, and none of its own changes.
         expired: the positions of keys of which all partial matches have timed out, without anything to be told of.
 
     Args:
@@ -144,9 +149,11 @@ class KeyedEvents:
         if len(batch):
             is_visited[due.positions] = np.logical_or.reduceat(self._begins[due.order], due.starts)
         self.expired = self._expired(found, up_to) if nfa.expires_silently else found.positions[:0]
-        is_visited[found.positions] |= self._may_change_keys(found, up_to)
+        may_change = self._may_change_keys(found, up_to)
+        is_visited[found.positions] |= may_change
         is_visited[self.expired] = False
         self.is_stored_visited = is_visited[found.positions]
+        self.only_adds = self.is_stored_visited & ~may_change & self._may_add(found)
         self._positions = np.flatnonzero(is_visited)
         own = np.flatnonzero(is_visited[due.positions])
         counts = np.zeros(len(due.keys), np.int64)
@@ -168,8 +175,21 @@ class KeyedEvents:
         is_over = (found.last_begun <= up_to - window) & (found.first_begun > 0)
         return found.positions[is_over & ~has_events[found.positions]]
 
+    def _may_add(self, found: FoundMatches) -> Mask:
+        """The keys with many rows, behind which what begins may be stored.
+
+        No match may drop others, and time has not gone back: the rows of a key are by the first events of matches.
+        """
+        may_add = found.counts >= _MANY_ROWS
+        if self._nfa.automaton.skip.skips or not may_add.any():
+            return np.zeros(len(may_add), np.bool_)
+        due = self._due
+        first_times = np.full(len(due.keys), MIN_WATERMARK)
+        first_times[due.positions] = self._batch.timestamps[due.order[due.starts]]
+        return may_add & (first_times[found.positions] >= found.last_begun)
+
     def _may_change_keys(self, found: FoundMatches, up_to: int) -> Mask:
-        """Return whether anything may change of each key that has partial matches."""
+        """Return whether a partial match may change of each key that has some."""
         window, nfa = self._nfa.automaton.window, self._nfa
         may_change = np.ones(len(found.positions), np.bool_)
         if self._judged.lazy or not nfa.has_deadlines or len(nfa.automaton.states) > _MOST_STATES:
@@ -184,7 +204,7 @@ class KeyedEvents:
         lives, numbers = np.unique(of_events[rows], return_inverse=True)
         different, holds = np.unique(self._judged.holds[self._due.order[rows]], return_inverse=True)
         changes = np.array(
-            [[nfa.changes(one, other) for other in different.tolist()] for one in lives.tolist()], np.bool_
+            [[nfa.moves(one, other) for other in different.tolist()] for one in lives.tolist()], np.bool_
         )
         is_changed = np.zeros(len(of_events), np.bool_)
         is_changed[rows] = changes[numbers, holds]

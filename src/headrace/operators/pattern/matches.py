@@ -34,6 +34,7 @@ class NfaState:
         has_new_start: whether a match has begun, at a positive timestamp, since this was last set back.
         live: a bit for each state that partial matches are in; there may be more.
         next_number: what the id of the next event that is taken gets.
+        is_addition: whether it is stored behind what the key has, which has not been read since nothing of it changes.
     """
 
     partial: list[PartialMatch] = field(default_factory=list)
@@ -42,6 +43,7 @@ class NfaState:
     has_new_start: bool = False
     live: int = 0
     next_number: int = 0
+    is_addition: bool = False
 
     @property
     def is_empty(self) -> bool:

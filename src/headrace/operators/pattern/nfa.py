@@ -104,10 +104,9 @@ class Nfa:
         """True if the deadline of a partial match follows from the time at which it began."""
         return not self._has_gaps
 
-    def changes(self, live: int, holds: int) -> bool:
-        """Return whether an event may change anything of a key with partial matches in some states, given as bits."""
-        begun, moves, _ = self._decisions.plan(live, holds, 0)
-        return bool(begun or moves)
+    def moves(self, live: int, holds: int) -> bool:
+        """Return whether an event may change partial matches in some states, given as bits."""
+        return bool(self._decisions.plan(live, holds, 0)[1])
 
     def moves_any(self, holds: int) -> bool:
         """Return whether an event may change a partial match, whatever state that is in."""

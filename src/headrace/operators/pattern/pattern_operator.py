@@ -343,7 +343,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             results.append(MatchResults())
             matching = self.matching(judged, ordered, watermarks, results[-1], stamps)
             changed = self.matched(matching, keyed, own_found)
-            matcher.matches.write(own_due.keys, changed, self._events, own_found.positions, keyed.expired)
+            matcher.matches.write(own_due.keys, changed, self._events, own_found, keyed.expired)
             if matching.timers:
                 positions, times = np.array(matching.timers, np.int64).T
                 matcher.timers.register(times, own_due.keys.take(positions))
@@ -400,7 +400,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     ) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
         changed: dict[int, NfaState] = {}
-        stored = found.states(keyed.is_stored_visited)
+        stored = found.states(keyed.is_stored_visited & ~keyed.only_adds) | found.additions(keyed.only_adds)
         try:
             for position, start, stop, own in keyed.visits():
                 state = stored.get(position) or NfaState()

@@ -24,6 +24,7 @@ from headrace.operators.changelog.rows_of_keys import RowsAbout, RowsOfKeys, Sto
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.matches import EventId, NfaState, Step
 from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import in_order
 from headrace.state.runs.layout import rows_of_ranges
 from headrace.state.runs.run import order_by_key
 
@@ -135,7 +136,7 @@ class StoredMatches:
         return FoundMatches(self._rows.find(keys), first)
 
     def write(
-        self, keys: KeyColumn, changed: Mapping[int, NfaState], events: Events, stored: Longs, expired: Longs
+        self, keys: KeyColumn, changed: Mapping[int, NfaState], events: Events, found: FoundMatches, expired: Longs
     ) -> None:
         """Replaces what keys have.
 
@@ -143,20 +144,22 @@ class StoredMatches:
             keys: different keys, in the order of hash and key.
             changed: what some of them have now, by their positions, which ascend.
             events: the events.
-            stored: the positions of the keys that have had something until now, ascending.
+            found: what they have had until now.
             expired: the positions of those that have nothing any more.
         """
         writer = _Writer()
         gone = expired.tolist()
         for position, state in changed.items():
             state.is_changed = False
-            if state.is_empty:
+            if not state.is_empty:
+                added_to = found.count_of(position) if state.is_addition else 0
+                writer.add(position, state, added_to)
+            elif not state.is_addition:
                 gone.append(position)
-            else:
-                writer.add(position, state)
-        gone_keys = np.intersect1d(np.array(gone, np.int64), stored, assume_unique=True)
+        gone_keys = np.intersect1d(np.array(gone, np.int64), found.positions, assume_unique=True)
         if len(writer.of_keys) or len(gone_keys):
-            self._rows.write(keys, writer.rows(self._schema, events), gone_keys)
+            rows = found.with_rows(writer.added_to, writer.rows(self._schema, events))
+            self._rows.write(keys, rows, gone_keys)
 
     def keys(self) -> KeyColumn:
         """Return all keys that have anything, each once."""
@@ -177,6 +180,7 @@ class FoundMatches:
 
     Attributes:
         positions: the positions of the keys that have something, ascending.
+        counts: the number of rows of each.
         records: the events, as one column.
 
     Args:
@@ -185,11 +189,11 @@ class FoundMatches:
     """
 
     def __init__(self, found: StoredRows, first: int = 0) -> None:
-        self._first = first
+        self._first, self._rows = first, found.rows
         self.records = found.rows.column(_RECORD)
         self._columns = [fixed_width(column) for column in found.rows.columns[:-1]]
         self.positions, self._starts = np.unique(found.of_keys, return_index=True)
-        self._counts = np.diff(self._starts, append=len(found))
+        self.counts = np.diff(self._starts, append=len(found))
         self._of_keys = found.of_keys
 
     def events(self) -> tuple[Longs, Longs]:
@@ -225,9 +229,38 @@ class FoundMatches:
     def _reduced(self, ufunc: np.ufunc, values: Longs) -> Longs:
         return np.asarray(ufunc.reduceat(values, self._starts)) if len(values) else values
 
+    def count_of(self, position: int) -> int:
+        """The number of rows of a key that has some."""
+        return int(self.counts[np.searchsorted(self.positions, position)])
+
+    def additions(self, is_wanted: npt.NDArray[np.bool_]) -> dict[int, NfaState]:
+        """Return states for what begins of some of the keys, which is stored behind what they have."""
+        numbers = self._reduced(np.maximum, self._columns[4])[is_wanted] + 1
+        positions = self.positions[is_wanted].tolist()
+        return {
+            position: NfaState(next_number=number, is_addition=True)
+            for position, number in zip(positions, numbers.tolist(), strict=True)
+        }
+
+    def with_rows(self, added_to: Sequence[int], added: StoredRows) -> StoredRows:
+        """Rows, with those that some keys have had in front of what is added to them.
+
+        Args:
+            added_to: the positions of these keys, ascending.
+            added: the rows.
+        """
+        if not added_to:
+            return added
+        places = np.searchsorted(self.positions, np.array(added_to, np.int64))
+        kept = self._rows.take(pa.array(rows_of_ranges(self._starts[places], self.counts[places])))
+        of_keys = np.concatenate([np.repeat(self.positions[places], self.counts[places]), added.of_keys])
+        both = pa.concat_batches([kept, added.rows])
+        order = in_order(of_keys)
+        return StoredRows(of_keys[order], both.take(pa.array(order)))
+
     def states(self, is_wanted: npt.NDArray[np.bool_]) -> dict[int, NfaState]:
         """Return what some of the keys have, by their positions; events have negative places."""
-        starts, counts = self._starts[is_wanted], self._counts[is_wanted]
+        starts, counts = self._starts[is_wanted], self.counts[is_wanted]
         rows = rows_of_ranges(starts, counts)
         columns = [column[rows].tolist() for column in self._columns]
         stops = np.cumsum(counts)
@@ -273,13 +306,23 @@ class _Writer:
 
     def __init__(self) -> None:
         self.of_keys: list[int] = []
+        self.added_to: list[int] = []
         self._columns: tuple[list[int], ...] = ([], [], [], [], [])
         self._events: list[int] = []
         self._with_record: list[bool] = []
 
-    def add(self, position: int, state: NfaState) -> None:
-        """Adds what a key has."""
-        before = len(self._events)
+    def add(self, position: int, state: NfaState, added_to: int = 0) -> None:
+        """Adds what a key has.
+
+        Args:
+            position: the key.
+            state: what it has, or what is added.
+            added_to: the number of rows that it is added to.
+        """
+        if added_to:
+            self.added_to.append(position)
+        first = len(self._events)
+        before = first - added_to
         rows: dict[int, int] = {}
         stored: set[EventId] = set()
         standing = [(at, step) for _, at, step in state.partial]
@@ -301,7 +344,7 @@ class _Writer:
                 self._append(each[0], stands, previous, each, has_record=each[1] not in stored)
                 stored.add(each[1])
                 previous = rows[id(each)]
-        self.of_keys += [position] * (len(self._events) - before)
+        self.of_keys += [position] * (len(self._events) - first)
 
     def _append(self, taker: int, at: int, previous: int, step: Step, *, has_record: bool) -> None:
         _, (time, number), event, _ = step
