@@ -522,19 +522,10 @@ class PreCommit(ABC):
         """When something in progress becomes ready by itself, in milliseconds of the job's clock; None: never."""
 
 
-def as_in_a_checkpoint(committables: Iterable[Any]) -> list[Json]:
-    """Committables as they come back from a checkpoint: tuples are lists then, and the keys of dicts are text.
+def as_json(value: Any) -> Json:
+    """A committable, or the output in progress, as it comes back from a checkpoint: tuples are lists then.
 
     A committer gets them so at once. Else one that relies on more than JSON would find out after its first crash.
-
-    Raises:
-        InvalidProgramError: when they are no JSON; the message shows the one that is wrong.
-    """
-    return [as_json(committable) for committable in committables]
-
-
-def as_json(value: Any) -> Json:
-    """A committable, or the output in progress, as it comes back from a checkpoint.
 
     Raises:
         InvalidProgramError: when it is no JSON.

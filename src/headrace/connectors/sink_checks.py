@@ -16,7 +16,6 @@ from headrace.connectors.sink import (
     SinkWriter,
     StatefulSinkWriter,
     SupportsWriterState,
-    as_in_a_checkpoint,
     as_json,
 )
 
@@ -122,5 +121,5 @@ def checked_pre_committed(pre_commit: PreCommit, given: Any, *, is_last: bool) -
             f"{type(pre_commit).__name__}.prepare() holds back {given.in_progress!r:.200} in the last epoch of the "
             "job, so nobody would see it: where is_last is true, give everything as ready, and None as in_progress"
         )
-    ready = as_in_a_checkpoint(checked_list(pre_commit, "prepare", given.ready, "what is ready"))
-    return PreCommitted(tuple(ready), None if given.in_progress is None else as_json(given.in_progress))
+    ready = tuple(map(as_json, checked_list(pre_commit, "prepare", given.ready, "what is ready")))
+    return PreCommitted(ready, None if given.in_progress is None else as_json(given.in_progress))

@@ -17,7 +17,7 @@ from headrace.connectors.sink import (
     SupportsWriterState,
     WriterContext,
     WriterEpoch,
-    as_in_a_checkpoint,
+    as_json,
     writer_state_type,
 )
 from headrace.connectors.sink_checks import checked_list, checked_time, checked_writer
@@ -116,7 +116,7 @@ class SinkOperator(Operator):
             with self._calling_writer():
                 self._writer.flush(self._has_input_ended)
                 given = checked_list(self._writer, "prepare_commit", self._writer.prepare_commit(), "JSON values")
-                self.committables = as_in_a_checkpoint(given) if self._sink.is_durable else given
+                self.committables = list(map(as_json, given)) if self._sink.is_durable else given
                 if self._state is not None and isinstance(self._writer, StatefulSinkWriter):
                     elements = self._writer.snapshot_state(self._epoch.number)
                     self._state.update(checked_list(self._writer, "snapshot_state", elements, "elements of the state"))

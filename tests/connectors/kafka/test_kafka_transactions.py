@@ -16,7 +16,7 @@ from headrace.common.errors import CheckpointError, CommitRefusedError, Configur
 from headrace.connectors.kafka import transactions, writer
 from headrace.connectors.kafka.transactions import Publisher
 from headrace.connectors.messages import MessageSerializationSchema
-from headrace.connectors.sink import DeliveryGuarantee, as_in_a_checkpoint
+from headrace.connectors.sink import DeliveryGuarantee, as_json
 from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.kafka.transactional_sink import NOW, ByHand, crash_at, job, texts, to
@@ -46,7 +46,7 @@ def test_what_an_epoch_has_written_becomes_visible_after_its_checkpoint(topic: T
 def test_few_messages_wait_in_the_manifest(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_IN_MANIFEST_BYTES", 1_000)
     committer = by_hand.committer()
-    staged = as_in_a_checkpoint(by_hand.written(1, ["a", "é"]))
+    staged = list(map(as_json, by_hand.written(1, ["a", "é"])))
     assert (by_hand.folder.names(), texts(topic)) == ([], [])
     for _ in range(2):
         committer.commit(1, staged, NOW)
