@@ -205,3 +205,21 @@ def test_random_patterns_find_what_is_preferred() -> None:
 @pytest.mark.slow
 def test_many_random_patterns_find_what_is_preferred() -> None:
     assert sum(map(compare, range(12, 300))) > 500
+
+
+@pytest.mark.parametrize("within", ["", "WITHIN INTERVAL '1' HOUR"])
+def test_the_end_of_the_input_decides_in_processing_time(within: str) -> None:
+    found = []
+    for one_by_one in (False, True):
+        tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        for key, value in replay._ALWAYS.items():
+            tables.get_config().set(key, value)
+        tables.execute_sql("CREATE TABLE tick (sym STRING, px INT, pt AS PROCTIME()) WITH ('connector' = 'oracle')")
+        oracle.begin([["tick", "+I", ["x", price]] for price in (4, 2, 3, 5, 1, 6)], one_by_one=one_by_one)
+        clauses = f"MEASURES MATCH_NUMBER() AS n, CLASSIFIER() AS c ALL ROWS PER MATCH {{}} PATTERN (A B+) {within}"
+        skip = "AFTER MATCH SKIP PAST LAST ROW"
+        query = (
+            f"SELECT px, n, c FROM tick MATCH_RECOGNIZE (ORDER BY pt {clauses.format(skip)} DEFINE B AS px > PREV(px))"
+        )
+        found.append([tuple(row) for row in tables.execute_sql(query).collect()])
+    assert found[0] == found[1] == [(2, 1, "A"), (3, 1, "B"), (5, 1, "B"), (1, 2, "A"), (6, 2, "B")]
