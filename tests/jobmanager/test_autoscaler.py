@@ -17,6 +17,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.autoscaler import Autoscaler, AutoscalerSettings, Measurement
+from headrace.jobmanager.status import EpochReleased, JobStatusStore
 from headrace.time.clock import Clock
 
 MINUTE = 60_000
@@ -138,9 +139,23 @@ def test_backlogs_that_nobody_knows_are_seen_by_the_time_of_tasks() -> None:
     assert found.parallelism >= 20_000 * COST / 1.0
 
 
+def test_the_time_in_which_an_epoch_is_held_back_is_not_measured() -> None:
+    clock = SimulatedClock()
+    scaler = Autoscaler(SETTINGS, lambda: 64, clock)
+    for minute in range(10):
+        clock.millis = minute * MINUTE
+        scaler.observe(Measurement(clock.millis, minute * 360_000, minute * 360.0, None))
+    assert scaler.wanted(8, 128) is None
+    clock.millis += 60 * MINUTE
+    scaler(EpochReleased(10, is_published=True), JobStatusStore("job").snapshot)
+    scaler.observe(Measurement(clock.millis, 10 * 360_000, 10 * 360.0, None))
+    assert scaler.wanted(8, 128) is None
+
+
 def test_where_it_ends() -> None:
     assert Simulation(lambda _: 1e6, settings=replace(SETTINGS, highest=None)).run(1).parallelism == 64  # the slots
     assert Simulation(lambda _: 1.0, settings=replace(SETTINGS, lowest=3), parallelism=9).run(2).parallelism == 3
+    assert Simulation(lambda _: 1.0, settings=replace(SETTINGS, lowest=200)).run(1).parallelism == 128  # key groups
     assert Simulation(lambda _: 0.0, parallelism=9).run(2).changes == []  # nothing is known of a job without input
 
 

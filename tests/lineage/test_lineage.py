@@ -68,8 +68,17 @@ def test_datasets_have_the_names_of_openlineage(
     assert [(each.namespace, each.name) for each in connector.datasets] == expected
 
 
-def test_the_root_of_a_bucket() -> None:
-    assert file_dataset("s3://bucket") == LineageDataset("s3://bucket", "/")
+@pytest.mark.parametrize(
+    ("location", "namespace", "name"),
+    [
+        ("s3://bucket", "s3://bucket", "/"),
+        ("s3://key:secret@bucket/a?secret_key=secret", "s3://bucket", "a"),
+        ("sftp://token@host:22/a", "sftp://host:22", "a"),
+        ("abfs://container@account.dfs.core.windows.net/a", "abfss://container@account.dfs.core.windows.net", "a"),
+    ],
+)
+def test_datasets_do_not_tell_who_reads_them(location: str, namespace: str, name: str) -> None:
+    assert file_dataset(location) == LineageDataset(namespace, name)
 
 
 HEAD = """
@@ -145,6 +154,7 @@ tables.execute_sql("CREATE TABLE found (a STRING, b DOUBLE, c TIMESTAMP(3)) " + 
 MINUTE = "ts, INTERVAL '1' MINUTE"
 TUMBLED = "TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 LAST = "PARTITION BY `user` ORDER BY ts"
+MATCH = "MEASURES SUM(A.amount) AS b, B.ts AS c PATTERN (A+ B) DEFINE A AS A.id > 3, B AS B.amount < 1"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +202,18 @@ LAST = "PARTITION BY `user` ORDER BY ts"
             "orders.user",
             "orders.amount",
             "orders.ts",
+        ),
+        (
+            "SELECT part, amount, ts FROM orders CROSS JOIN UNNEST(SPLIT(`user`, '-')) AS parts(part)",
+            "orders.user (computed)",
+            "orders.amount",
+            "orders.ts",
+        ),
+        (
+            f"SELECT `user`, b, c FROM orders MATCH_RECOGNIZE ({LAST} {MATCH})",
+            "orders.user",
+            "orders.amount (computed)",
+            "orders.ts (computed)",
         ),
     ],
 )

@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 
 _USUAL_SCHEMES: Final = {"s3a": "s3", "abfs": "abfss"}
 
+_WITH_CONTAINERS: Final = ("abfss", "wasbs", "wasb")
+"""Schemes of addresses in which a container is in the place of a user: ``abfss://container@account``."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class LineageDataset:
@@ -31,12 +34,13 @@ class LineageDataset:
 
 
 def file_dataset(location: str) -> LineageDataset:
-    """The dataset of a path or a URI of files."""
+    """The dataset of a path or a URI of files; what a URI says of who reads them is no part of it."""
     parts = urlsplit(location)
     if not parts.netloc or parts.scheme in ("", "file"):
         return LineageDataset("file", location.removeprefix("file://") or "/")
     scheme = _USUAL_SCHEMES.get(parts.scheme, parts.scheme)
-    return LineageDataset(f"{scheme}://{parts.netloc}", parts.path.strip("/") or "/")
+    authority = parts.netloc if scheme in _WITH_CONTAINERS else parts.netloc.rpartition("@")[2]
+    return LineageDataset(f"{scheme}://{authority}", parts.path.strip("/") or "/")
 
 
 def topic_datasets(namespace: str, topics: Iterable[str]) -> tuple[LineageDataset, ...]:

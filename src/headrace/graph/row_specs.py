@@ -86,6 +86,7 @@ class ExpectationSpec(PassingSpec):
         condition: a bound expression, or a function of a record.
         on_violation: what becomes of a record that violates it.
         dead_letter: the side output that such records go to, if they do.
+        has_upserts: whether updates come without the rows before them.
     """
 
     kind: ClassVar[str] = "Expectation"
@@ -94,6 +95,7 @@ class ExpectationSpec(PassingSpec):
     condition: object
     on_violation: OnViolation
     dead_letter: OutputTag | None = None
+    has_upserts: bool = False
 
     @property
     def functions(self) -> Sequence[object]:
@@ -107,7 +109,7 @@ class ExpectationSpec(PassingSpec):
         from headrace.operators.expectations import ExpectationOperator
 
         tag_id = "" if self.dead_letter is None else self.dead_letter.tag_id
-        return ExpectationOperator(self.name, self.condition, self.on_violation, tag_id)
+        return ExpectationOperator(self.name, self.condition, self.on_violation, tag_id, has_upserts=self.has_upserts)
 
 
 @dataclass(frozen=True, slots=True)

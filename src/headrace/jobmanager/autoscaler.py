@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from headrace.common.logs import get_logger
-from headrace.jobmanager.status import EpochStatistics, JobEvent, JobRestart, JobSnapshot
+from headrace.jobmanager.status import EpochReleased, EpochStatistics, JobEvent, JobRestart, JobSnapshot
 from headrace.time.clock import Clock
 
 logger = get_logger(__name__)
@@ -97,11 +97,11 @@ class Autoscaler:
         if isinstance(event, EpochStatistics):
             busy = sum(time.busy for by_subtask in event.times.values() for time in by_subtask)
             self.observe(Measurement(self._clock.now(), job.records, busy / _NANOS, event.pending_records))
-        elif isinstance(event, JobRestart):
+        elif isinstance(event, JobRestart | EpochReleased):
             self.restarted()
 
     def restarted(self) -> None:
-        """The job begins again: what was measured before says nothing of what follows."""
+        """The job begins again, or goes on after a break: what was measured before says nothing of what follows."""
         self._measured.clear()
         self._since = self._clock.now()
 
@@ -161,7 +161,7 @@ class Autoscaler:
         settings = self._settings
         highest = min(most, settings.highest or max(1, self._slots()))
         up, down = math.floor(current * (1 + settings.most_up)), math.ceil(current * (1 - settings.most_down))
-        return max(settings.lowest, min(highest, max(down, min(wanted, max(up, current + 1)))))
+        return min(most, max(settings.lowest, min(highest, max(down, min(wanted, max(up, current + 1))))))
 
 
 def _cost(first: Measurement, last: Measurement) -> float | None:

@@ -420,17 +420,17 @@ class JobExecution:
         reports = run_epoch(job, planned)
         raise_reported(reports)
         check_broadcast_state(job.planned.plan, reports)
-        held = held_by(reports)
+        held, ran = held_by(reports), time.monotonic()
         if held and not job.gate.lets_pass(EpochHeld(planned.context.epoch, held)):
             return None
-        ran = time.monotonic()
+        released = time.monotonic()
         read = records_read(job.planned.plan, reports)
         manifest = self._checkpoint(planned, reports)
         done = time.monotonic()
         self.measured = self.measured.after(reports, job.now())
         self.commits.hold_back()
         waited = time.monotonic()
-        job.sizer.observe(read, planned.seconds + waited - started)
+        job.sizer.observe(read, planned.seconds + ran - started + waited - released)
         self._keep_times(reports, is_full=planned.is_full)
         event_time = self.event_time(manifest)
         return EpochStatistics(
@@ -438,7 +438,7 @@ class JobExecution:
             records=read,
             planning=planned.seconds,
             running=ran - started,
-            checkpointing=done - ran,
+            checkpointing=done - released,
             waiting=waited - done,
             watermark=self._watermark(),
             processing_time=manifest.processing_time,

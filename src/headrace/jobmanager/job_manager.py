@@ -19,10 +19,12 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import (
     CheckpointFailedError,
     InfrastructureError,
+    InvalidProgramError,
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
     SavepointError,
+    StateMigrationError,
     UnsupportedOperationError,
 )
 from headrace.common.job_status import JobStatus
@@ -558,11 +560,16 @@ class JobManager:
             self._savepoints.finish(self._execution)
 
     def _follow(self, scaler: SlotWatcher | Autoscaler) -> None:
-        """The job goes on at the parallelism that the cluster offers, or that its input needs."""
+        """The job goes on at the parallelism that the cluster offers, or that its input needs, if it can."""
         settings = self.plan.settings
         wanted = scaler.wanted(settings.parallelism, settings.max_parallelism)
-        if wanted is not None:
+        if wanted is None:
+            return
+        try:
             self._rescale(wanted)
+        except (UnsupportedOperationError, InvalidProgramError, StateMigrationError) as error:
+            text = "job %r cannot go on at parallelism %d, and stays at %d: %s"
+            logger.warning(text, self.plan.name, wanted, settings.parallelism, error)
 
     def _step(self, *, force: bool = False) -> EpochStatistics | None:
         """Run an epoch if there is a reason to, or if ``force`` wants one; else look whose the job is.

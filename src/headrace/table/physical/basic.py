@@ -87,7 +87,7 @@ class TableSourceScan(PhysicalNode):
         if source.produced_type != kind:
             source = PickedColumns(source, kind, range(len(self.schema)))
         edges = builder.add(SourceSpec(source, self._has_changes, ".".join(self.scan.path)), self.scan.path[-1])
-        return expected(builder, edges, self.scan.expectations, self.schema)
+        return expected(builder, edges, self.scan.expectations, self.schema, self.source.changelog_mode)
 
     def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:
         """The columns of an operator's records, cast to their declared types; their timestamps may be one more."""
@@ -107,7 +107,13 @@ class TableSourceScan(PhysicalNode):
             for place, kind in zip(places, self.schema.types, strict=True)
         ]
         spec = SelectSpec(tuple(columns), record_type(self.schema), self._has_changes)
-        return expected(builder, builder.add(spec, self.scan.path[-1], edges), self.scan.expectations, self.schema)
+        return expected(
+            builder,
+            builder.add(spec, self.scan.path[-1], edges),
+            self.scan.expectations,
+            self.schema,
+            self.source.changelog_mode,
+        )
 
     @property
     def _has_changes(self) -> bool:
@@ -223,10 +229,14 @@ def materialized(scalar: Scalar, given: Schema) -> Scalar:
     return scalar.transform(cast)
 
 
-def expected(builder: GraphBuilder, edges: Edges, expectations: Sequence[Expectation], columns: Schema) -> Edges:
+def expected(
+    builder: GraphBuilder, edges: Edges, expectations: Sequence[Expectation], columns: Schema, mode: ChangelogMode
+) -> Edges:
     """The edges of rows of which a table expects something."""
+    has_upserts = mode.takes_updates and not mode.takes_update_before
     for each in expectations:
-        spec = ExpectationSpec(each.name, compiled(each.condition, columns, builder), each.on_violation)
+        condition = compiled(each.condition, columns, builder)
+        spec = ExpectationSpec(each.name, condition, each.on_violation, has_upserts=has_upserts)
         edges = builder.add(spec, f"Expect: {each.name}", edges)
     return edges
 

@@ -67,7 +67,8 @@ class Sink(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         edges = with_constraints(builder, self._named(builder, inputs[0]), self.target.columns)
-        edges = expected(builder, edges, self.target.expectations, self.target.columns)
+        expectations, columns = self.target.expectations, self.target.columns
+        edges = expected(builder, edges, expectations, columns, self.input.mode)
         if self.materializes:
             keyed = by_key(edges, self.input.schema, self.target.primary_key)
             spec = UpsertMaterializeSpec(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from headrace.graph.specs import ColumnOrigin
 from headrace.table.logical import relations as logical
+from headrace.table.logical.match import Match, PatternRef
 from headrace.table.logical.relations import Join, Relation, Scan
 from headrace.table.logical.scalars import Cast, InputRef, Scalar, input_refs
 from headrace.table.rules.group_windows import GroupWindowAggregate
@@ -83,9 +84,23 @@ def _over(over: logical.OverAggregate) -> tuple[Origins, ...]:
     return (*below, *(_changed(below[index] for index in call.operands) for call in over.calls))
 
 
-def _join(join: Join | TemporalJoin | logical.Correlate) -> tuple[Origins, ...]:
+def _match(match: Match) -> tuple[Origins, ...]:
+    below, clauses = column_origins(match.input), match.clauses
+    before, behind = ([below[index] for index in columns] for columns in clauses.columns(match.input.schema))
+    nodes = ((node for node in each.expression.walk() if isinstance(node, PatternRef)) for each in clauses.measures)
+    return (*before, *(_changed(below[node.index] for node in of_measure) for of_measure in nodes), *behind)
+
+
+def _join(join: Join | TemporalJoin) -> tuple[Origins, ...]:
     both = (*column_origins(join.left), *column_origins(join.right))
     return both[: len(join.schema)]
+
+
+def _correlate(join: logical.Correlate) -> tuple[Origins, ...]:
+    """What comes from no table in the right relation is made of the columns of the left one that it reads."""
+    left = column_origins(join.left)
+    made = _changed(left[index] for index in join.required)
+    return (*left, *(found or made for found in column_origins(join.right)))[: len(join.schema)]
 
 
 def _union(operation: logical.SetOperation) -> tuple[Origins, ...]:
@@ -102,6 +117,7 @@ _RULES: Final[dict[type[Relation], Callable[[Any], tuple[Origins, ...]]]] = {
     GroupWindowAggregate: _group_window,
     Join: _join,
     TemporalJoin: _join,
-    logical.Correlate: _join,
+    logical.Correlate: _correlate,
+    Match: _match,
     logical.SetOperation: _union,
 }
