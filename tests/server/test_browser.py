@@ -91,6 +91,9 @@ def test_a_page_follows_its_job_and_its_buttons_work_by_keyboard(browser: Browse
         page.keyboard.press("Escape")
         page.wait_for_selector("dialog[open]", state="detached")
         assert page.evaluate("document.activeElement.id") == "do-savepoint"
+        asked = len(visit.asked)
+        more(visit, asked)
+        assert page.evaluate("document.activeElement.id") == "do-savepoint"
         page.keyboard.press("Enter")
         page.fill("dialog input[name=directory]", str(tmp_path))
         page.keyboard.press("Enter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import urllib.error
@@ -14,6 +15,7 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
+from headrace.server.dashboard.recent_pages import RecentPages
 from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.settings import RestSettings
@@ -99,13 +101,31 @@ def test_a_refresh_brings_the_parts_that_the_page_has(served: Served) -> None:
     assert "<html" not in parts
 
 
+def test_a_page_is_made_once_a_second_however_many_ask() -> None:
+    now, made = [0.0], [0]
+
+    def make() -> str:
+        made[0] += 1
+        return f"page {made[0]}"
+
+    pages = RecentPages(lambda: now[0])
+    assert [pages.get(("a",), make).text for _ in range(100)] == [b"page 1"] * 100
+    assert pages.get(("b",), make).text == b"page 2"
+    now[0] = 1.0
+    fresh = pages.get(("a",), make)
+    assert (fresh.text, gzip.decompress(fresh.compressed)) == (b"page 3", b"page 3")
+    for number in range(1_000):
+        pages.get((str(number),), make)
+    assert pages.get(("a",), make).text == f"page {made[0]}".encode()  # it was forgotten
+
+
 def test_the_overview_lists_jobs_and_says_what_there_is_when_there_is_none(served: Served) -> None:
     assert "No job yet" in get(served, "/dashboard")[1]
     assert get(served, "/")[2]["Location"] == "/dashboard"
     _, job = served.start()
     _, other = served.start()
-    _, text, _ = get(served, "/dashboard")
-    assert {f"/dashboard/jobs/{each}" for each in (job, other)} <= set(Page(text).all("href"))
+    places = {f"/dashboard/jobs/{each}" for each in (job, other)}
+    wait_for(lambda: places <= set(Page(get(served, "/dashboard")[1]).all("href")))
 
 
 def test_what_is_not_there_and_what_is_not_allowed_are_pages_too(served: Served) -> None:
@@ -140,18 +160,17 @@ def test_buttons_ask_before_and_tell_what_has_come_of_it(served: Served, tmp_pat
     status, _, headers = get(served, f"{place}/savepoint", {"token": token, "directory": str(tmp_path)})
     assert status == 303
     wait_for(lambda: str(tmp_path) in get(served, headers["Location"])[1])
-    assert str(tmp_path) in get(served, f"/dashboard/jobs/{job}")[1]
+    wait_for(lambda: str(tmp_path) in get(served, f"/dashboard/jobs/{job}")[1])
     status, text, _ = get(served, f"{place}/rescale", {"token": token, "parallelism": "many"}, HX_Request="true")
     assert (status, "a number of subtasks" in text, "<html" in text) == (200, True, False)
     assert get(served, f"{place}/rescale", {"token": token, "parallelism": "3"})[0] == 303
     wait_for(lambda: client.snapshot().rescales)
-    assert "parallelism 3" in get(served, f"/dashboard/jobs/{job}")[1]
+    wait_for(lambda: "parallelism 3" in get(served, f"/dashboard/jobs/{job}")[1])
     assert get(served, f"{place}/explode")[0] == 404
     assert get(served, f"{place}/cancel", {"token": token})[0] == 303
     wait_for(lambda: client.snapshot().end)
-    text = get(served, f"/dashboard/jobs/{job}")[1]
-    assert "Canceled" in text
-    assert f"{place}/cancel" not in text
+    wait_for(lambda: "Canceled" in get(served, f"/dashboard/jobs/{job}")[1])
+    assert f"{place}/cancel" not in get(served, f"/dashboard/jobs/{job}")[1]
 
 
 def test_a_failure_is_shown_with_its_record_and_its_cause_above_all_else(served: Served) -> None:

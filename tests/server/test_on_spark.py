@@ -20,6 +20,13 @@ def test_a_job_on_spark_tells_where_it_is_and_stops_with_a_savepoint(
     client, job = served.start(**{"headrace.runtime": "spark"})
     names = [vertex["name"] for vertex in served.rest.get("jobs", job)["vertices"]]
     assert names[0] == "numbers"
+    known = client.snapshot()
+    assert known.runtime is not None
+    assert known.runtime.what.startswith("Spark, master local")
+    (epoch, *_) = known.epochs
+    assert epoch.parts is not None
+    assert min(epoch.parts) >= 0
+    assert sum(epoch.parts) == pytest.approx(epoch.running, rel=0.01)
     checkpoint = served.rest.ask("POST", ("jobs", job, "checkpoints"), body={})["request-id"]
     assert served.rest.outcome("jobs", job, "checkpoints", checkpoint, timeout=60)["checkpointId"] > 0
     wanted = {"targetDirectory": str(tmp_path), "drain": False}

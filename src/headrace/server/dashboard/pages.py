@@ -22,6 +22,7 @@ from headrace.server.dashboard import actions
 from headrace.server.dashboard.actions import FormTokens
 from headrace.server.dashboard.job_view import JobView
 from headrace.server.dashboard.jobs import DashboardJobs
+from headrace.server.dashboard.recent_pages import RecentPages
 from headrace.server.dashboard.rendering import job_context, jobs_context, render
 from headrace.server.dashboard.static_files import STATIC, StaticFile
 from headrace.server.errors import RestError, bad_request
@@ -52,6 +53,8 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 
+_HTML: Final = "text/html; charset=utf-8"
+
 _Handler = Callable[["Dashboard", Request], Awaitable[Response]]
 
 
@@ -64,17 +67,37 @@ class Dashboard:
         guard: who is let in.
         refresh_millis: how often pages ask for what is new.
         tokens: those of forms.
+        recent: pages without forms, which are the same for everybody.
     """
 
     jobs: DashboardJobs
     guard: RequestGuard
     refresh_millis: int
     tokens: FormTokens
+    recent: RecentPages
 
     def page(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> Response:
         """A page or a part of one."""
+        return Response(self.text(template, context), status, _HEADERS, _HTML)
+
+    def text(self, template: str, context: Mapping[str, Any]) -> str:
+        """A page or a part of one, as text."""
         more = {"refresh_millis": self.refresh_millis, "now": time.time_ns() // 1_000_000}
-        return Response(render(template, **more, **context), status, _HEADERS, "text/html; charset=utf-8")
+        return render(template, **more, **context)
+
+    def shared(self, request: Request, key: tuple[str, ...], context: Callable[[], Mapping[str, Any]]) -> Response:
+        """A page that is the same for everybody, as it was a second ago at most.
+
+        Args:
+            request: who asks.
+            key: which page; the name of the template first.
+            context: what that is given.
+        """
+        found = self.recent.get(key, lambda: self.text(key[0], context()))
+        headers = {**_HEADERS, "Vary": "Accept-Encoding, HX-Request"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(found.text, HTTPStatus.OK, headers, _HTML)
+        return Response(found.compressed, HTTPStatus.OK, {**headers, "Content-Encoding": "gzip"}, _HTML)
 
 
 def dashboard_routes(jobs: DashboardJobs, settings: RestSettings) -> list[Route]:
@@ -84,7 +107,7 @@ def dashboard_routes(jobs: DashboardJobs, settings: RestSettings) -> list[Route]
         jobs: the jobs that are shown.
         settings: who is let in, and how often pages ask for what is new.
     """
-    dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens())
+    dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens(), RecentPages())
     found = [Route(path, partial(_answered, handler, dashboard), methods=[method]) for method, path, handler in _PATHS]
     for route in found:
         route.methods = route.methods - {"HEAD"}  # Starlette adds it, and nobody asks for it
@@ -130,20 +153,17 @@ async def _front(dashboard: Dashboard, _: Request) -> Response:
 
 
 async def _overview(dashboard: Dashboard, request: Request) -> Response:
-    return await asyncio.to_thread(_made_overview, dashboard, "_jobs.html" if _is_part(request) else "jobs.html")
-
-
-def _made_overview(dashboard: Dashboard, template: str) -> Response:
-    return dashboard.page(template, **jobs_context(dashboard.jobs.views()))
+    template = "_jobs.html" if _is_part(request) else "jobs.html"
+    jobs = dashboard.jobs
+    return await asyncio.to_thread(dashboard.shared, request, (template,), lambda: jobs_context(jobs.views()))
 
 
 async def _job(dashboard: Dashboard, request: Request) -> Response:
-    template = "_live.html" if _is_part(request) else "job.html"
-    return await asyncio.to_thread(_made_job, dashboard, _id(request), template)
-
-
-def _made_job(dashboard: Dashboard, job_id: str, template: str) -> Response:
-    return dashboard.page(template, **job_context(dashboard.jobs.view(job_id)))
+    template, job_id = "_live.html" if _is_part(request) else "job.html", _id(request)
+    jobs = dashboard.jobs
+    return await asyncio.to_thread(
+        dashboard.shared, request, (template, job_id), lambda: job_context(jobs.view(job_id))
+    )
 
 
 async def _question(dashboard: Dashboard, request: Request) -> Response:

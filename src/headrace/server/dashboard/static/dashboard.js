@@ -30,6 +30,7 @@
   let asking = false;
   let heard = Date.now();
   let opened = new Set();
+  let focused = "";
 
   function refresh() {
     if (!page || paused || asking || document.hidden || document.getElementById("dialog").open) return;
@@ -66,7 +67,17 @@
       }
       heard = Date.now();
       stale.hidden = true;
+      focused = document.activeElement?.id ?? "";
       opened = new Set([...document.querySelectorAll("details[open][id]")].map((each) => each.id));
+    });
+    document.addEventListener("htmx:oobBeforeSwap", (event) => {
+      // What is as it was stays: selected text, the focus, and buttons that are just being pressed.
+      const made = event.detail.fragment.firstElementChild;
+      if (made && made.innerHTML === event.detail.target.innerHTML) event.detail.shouldSwap = false;
+    });
+    document.addEventListener("htmx:oobAfterSwap", () => {
+      // What had the focus has just been replaced by what is new.
+      if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus({ preventScroll: true });
     });
     document.addEventListener("htmx:afterSettle", () => {
       for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
@@ -77,9 +88,13 @@
 
   const dialog = document.getElementById("dialog");
   const body = document.getElementById("dialog-body");
+  let opener = "";
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target !== body) return;
-    if (!dialog.open) dialog.showModal();
+    if (!dialog.open) {
+      opener = event.detail.requestConfig?.elt?.id ?? "";
+      dialog.showModal();
+    }
     body.querySelector("input:not([type=hidden]), button[type=submit], a[data-close]")?.focus();
   });
   document.addEventListener("keydown", (event) => {
@@ -97,6 +112,7 @@
   });
   dialog.addEventListener("close", () => {
     body.replaceChildren();
+    document.getElementById(opener)?.focus({ preventScroll: true }); // the button may be another one by now
     refresh();
   });
 
