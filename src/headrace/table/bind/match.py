@@ -67,7 +67,7 @@ class MatchBinder:
         order_by = self._order()
         goes_beyond = PatternCheck(self.context).goes_beyond_flink(node.pattern)
         if node.all_rows_option is queries.RowsPerMatch.WITH_UNMATCHED:
-            advice = "Write ALL ROWS PER MATCH, and find the others with a join or LEFT ANTI JOIN."
+            advice = "Write ALL ROWS PER MATCH, and find the other rows with NOT EXISTS."
             self.context.defer(node, "WITH UNMATCHED ROWS is not supported", advice)
         clauses = MatchClauses(
             partition_by,
