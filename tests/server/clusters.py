@@ -58,7 +58,8 @@ class Cluster:
         self.service = ClusterService(Configuration.from_dict(given))
         self.service.start()
         token = given.get(options.REST_TOKEN_FILE.key)
-        self.rest = RestClient(self.service.address, None if token is None else Path(token).read_text().strip())
+        shown = None if token is None else Path(token).read_text().strip()
+        self.rest = RestClient(self.service.address, shown, seconds=60.0)
 
     def upload(self, text: str = PROGRAM, name: str = "job.py") -> str:
         """Upload a program; gives its id."""

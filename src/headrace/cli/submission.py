@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ def submit_program(
         entry: the script in an archive.
     """
     configuration = Configuration.from_dict(dict(settings))
-    client = the_dispatcher(address, configuration)
+    client = replace(the_dispatcher(address, configuration), seconds=_PATIENCE_SECONDS)
     uploaded = client.upload(program)
     body = {
         "programArgsList": list(arguments),
@@ -45,6 +46,9 @@ def submit_program(
         client.ask("DELETE", ("jars", uploaded))
     output().print(Text(f"job {job} was submitted to {client.address}"), soft_wrap=True)
 
+
+_PATIENCE_SECONDS: Final = 30.0
+"""The time limit of a request: a program is written to the storage of the dispatcher before that answers."""
 
 _OWN: Final = ("rest.", "security.ssl.")
 _PLACES: Final = (options.CHECKPOINT_DIR.key, options.RECOVERY_PATH.key, options.SAVEPOINT_DIR.key)
