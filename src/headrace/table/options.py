@@ -41,6 +41,12 @@ AGG_PHASES: Final = ConfigOption(
     "AUTO",
     "Whether rows of a mini-batch are put together before they are sent.",
 )
+CDC_EVENTS_DUPLICATE: Final = ConfigOption(
+    "table.exec.source.cdc-events-duplicate",
+    boolean,
+    False,
+    "Whether sources of changes may give a change twice, which then counts once.",
+)
 EARLY_FIRE: Final = ConfigOption(
     "table.exec.emit.early-fire.enabled", boolean, False, "Whether windows show results before they end."
 )
@@ -125,6 +131,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         LOCAL_TIME_ZONE,
         DML_SYNC,
         STATE_TTL,
+        CDC_EVENTS_DUPLICATE,
         MINI_BATCH,
         MINI_BATCH_SIZE,
         MINI_BATCH_LATENCY,
@@ -168,7 +175,7 @@ _EXECUTION: Final = (
     "resource.sort.memory shuffle-mode simplify-operator-name-enabled sink.keyed-shuffle "
     "sink.nested-constraint-enforcer "
     "sink.rowtime-inserter sort.default-limit sort.max-num-file-handles sort.non-temporal.enabled "
-    "source.cdc-events-duplicate source.idle-timeout spill-compression.block-size spill-compression.enabled "
+    "source.idle-timeout spill-compression.block-size spill-compression.enabled "
     "uid.format uid.generation unbounded-over.version window-agg.buffer-size-limit"
 )
 _OTHERS: Final = (
@@ -201,7 +208,6 @@ _CHANGE_RESULTS: Final = frozenset(
         "table.exec.legacy-cast-behaviour",
         "table.exec.resource.default-parallelism",
         "table.exec.sort.non-temporal.enabled",
-        "table.exec.source.cdc-events-duplicate",
         "table.exec.source.idle-timeout",
         "table.dynamic-table-options.enabled",
         "table.rtas-ctas.atomicity-enabled",

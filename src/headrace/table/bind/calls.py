@@ -110,7 +110,7 @@ class CallBinder(ABC):
             return operand
         if isinstance(operand, Literal) and operand.value is None:
             return Literal(None, type=kind.as_nullable())
-        if is_in(operand.type, CHARACTERS) and is_in(kind, DATETIMES):
+        if is_in(operand.type, CHARACTERS) and is_in(kind, DATETIMES - {TypeRoot.TIMESTAMP_LTZ}):
             return Cast(operand, True, type=kind.as_nullable(), is_implicit=True)  # another text is NULL, as in Flink
         return Cast(operand, type=with_nullability(kind, operand.type.nullable), is_implicit=True)
 

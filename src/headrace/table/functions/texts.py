@@ -9,6 +9,7 @@ from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_BIGINT,
     A_TEXT,
+    AN_INT,
     ANY,
     BINARY,
     CONDITION,
@@ -210,13 +211,22 @@ _REGEX: Final = (
     ),
     _define(
         "REGEXP_EXTRACT_ALL",
-        takes(TEXT, TEXT, INTEGER, optional=1, result=maybe(_TEXTS)),
+        takes(A_TEXT, A_TEXT, AN_INT, optional=1, result=maybe(_TEXTS)),
         patterns.regexp_extract_all,
         "REGEXP_EXTRACT_ALL(text, pattern[, group])",
     ),
-    _of_text("REGEXP_COUNT", maybe(INT), patterns.regexp_count, TEXT),
-    _of_text("REGEXP_INSTR", maybe(INT), patterns.regexp_instr, TEXT),
-    _of_text("REGEXP_SUBSTR", maybe(STRING), patterns.regexp_substr, TEXT),
+    _define(
+        "REGEXP_COUNT", takes(A_TEXT, A_TEXT, result=maybe(INT)), patterns.regexp_count, "REGEXP_COUNT(text, text)"
+    ),
+    _define(
+        "REGEXP_INSTR", takes(A_TEXT, A_TEXT, result=maybe(INT)), patterns.regexp_instr, "REGEXP_INSTR(text, text)"
+    ),
+    _define(
+        "REGEXP_SUBSTR",
+        takes(A_TEXT, A_TEXT, result=maybe(STRING)),
+        patterns.regexp_substr,
+        "REGEXP_SUBSTR(text, text)",
+    ),
 )
 
 

@@ -124,10 +124,10 @@ def _field(shape: CallShape) -> Signature | None:
 
 
 def _between(shape: CallShape) -> Signature | None:
-    """``TIMESTAMPDIFF(unit, from, to)``: points in time and what clocks show have nothing between them."""
+    """``TIMESTAMPDIFF(unit, from, to)``: instants, what clocks show, and times of day have nothing between them."""
     if len(shape.operands) != 2 or any(DATETIME(kind) is None for kind in shape.types):
         return None
-    if (ZONED(shape.types[0]) is None) is not (ZONED(shape.types[1]) is None):
+    if any((kind(shape.types[0]) is None) is not (kind(shape.types[1]) is None) for kind in (ZONED, A_TIME)):
         return None
     return Signature(shape.types, with_nullability(INT, anyone_nullable(shape)))
 

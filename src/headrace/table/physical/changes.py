@@ -9,13 +9,14 @@ from typing import ClassVar
 from headrace.common.types import RowKind
 from headrace.graph.changelog_specs import ChangelogNormalizeSpec
 from headrace.graph.specs import KeepRowKindsSpec
+from headrace.table.logical.relations import Scan
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, always, without_before
 from headrace.table.physical.compilation import compiled
-from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, table_source
 from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key
@@ -49,6 +50,7 @@ class ChangelogNormalize(PhysicalNode):
     Attributes:
         key: the columns of the key.
         condition: the filter on rows that was pushed down into it.
+        has_duplicates: whether changes may come twice, so that it is needed for upserts as well.
     """
 
     name: ClassVar[str] = "ChangelogNormalize"
@@ -58,6 +60,7 @@ class ChangelogNormalize(PhysicalNode):
     input: PhysicalNode
     key: tuple[int, ...]
     condition: Scalar | None = None
+    has_duplicates: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -65,7 +68,7 @@ class ChangelogNormalize(PhysicalNode):
 
     def without_need(self, wanted: UpdateKind) -> PhysicalNode | None:
         """The node that replaces it if only upserts are needed; None if it has to stay."""
-        if wanted is not UpdateKind.ONLY_AFTER or self.condition is not None:
+        if wanted is not UpdateKind.ONLY_AFTER or self.condition is not None or self.has_duplicates:
             return None
         return self.input.input if isinstance(self.input, Exchange) else self.input
 
@@ -91,4 +94,6 @@ def _normalize(node: Normalize, context: ConversionContext) -> PhysicalNode:
     source = converted(node.input, context)
     if context.is_batch:  # batch sources give final rows, not upserts
         return source if node.condition is None else filtered(source, node.condition)
-    return ChangelogNormalize(Exchange(source, node.key), node.key, node.condition)
+    scan = next(each for each in node.input.walk() if isinstance(each, Scan))
+    has_duplicates = context.has_duplicates(table_source(scan, context).changelog_mode)
+    return ChangelogNormalize(Exchange(source, node.key), node.key, node.condition, has_duplicates)

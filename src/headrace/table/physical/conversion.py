@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from headrace.common.configuration import Configuration
 from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
-from headrace.table.connectors import TABLE_CONNECTORS, TableContext
+from headrace.table.connectors import TABLE_CONNECTORS, ChangelogMode, TableContext
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.functions.casts import is_castable
@@ -21,7 +21,7 @@ from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
-from headrace.table.options import LOCAL_TIME_ZONE
+from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE
 from headrace.table.physical.arrow_filters import arrow_filters
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
@@ -58,10 +58,15 @@ class ConversionContext:
         """The kinds of changes that a node emits: insertions only in batch mode."""
         return Modify.INSERT if self.is_batch else modify_kinds(node)
 
-    def is_upsert(self, scan: logical.Scan) -> bool:
-        """Return whether a table's source gives upserts, which have to be normalized to a changelog."""
+    def is_normalized(self, scan: logical.Scan) -> bool:
+        """Return whether a table's source gives upserts, or changes twice, of which a changelog is made first."""
         mode = table_source(scan, self).changelog_mode
-        return not self.is_batch and mode.takes_updates and not mode.takes_update_before
+        is_upsert = mode.takes_updates and not mode.takes_update_before
+        return not self.is_batch and (is_upsert or self.has_duplicates(mode))
+
+    def has_duplicates(self, mode: ChangelogMode) -> bool:
+        """Return whether a source of these kinds may give a change twice."""
+        return not mode.is_insert_only and self.settings.get(CDC_EVENTS_DUPLICATE)
 
     def can_project(self, scan: logical.Scan) -> bool:
         """Return whether a table's source can read a subset of its columns."""
@@ -116,6 +121,11 @@ def _scan(scan: logical.Scan, context: ConversionContext) -> PhysicalNode:
         raise PlanningError(
             f"table {name} gives updates without what was before them ({mode}), and has no primary key by which to "
             "find that: add PRIMARY KEY (...) NOT ENFORCED to its definition"
+        )
+    if not context.is_batch and context.has_duplicates(mode) and not scan.primary_key:
+        raise PlanningError(
+            f"{CDC_EVENTS_DUPLICATE.key} requires tables of changes to have a primary key, and {name} has none: add "
+            "PRIMARY KEY (...) NOT ENFORCED to its definition"
         )
     return TableSourceScan(scan, source)
 

@@ -76,7 +76,7 @@ class Planner:
         """
         context = ConversionContext(self.is_batch, self.settings, is_shown)
         purpose = PlanPurpose(is_shown, self.is_batch)
-        logical = [optimized(relation, context.is_upsert, context.time_zone, purpose) for relation in relations]
+        logical = [optimized(relation, context.is_normalized, context.time_zone, purpose) for relation in relations]
         pushed = with_pushed_down(
             logical,
             lambda scan: table_source(scan, context),

@@ -1,4 +1,7 @@
-"""Upsert sources get a ``ChangelogNormalize`` above them, which adds the rows before updates."""
+"""Sources of upserts get a ``ChangelogNormalize`` above them, which adds the rows before updates.
+
+So do sources of changes that may come twice: it leaves out the second ones.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from headrace.table.rules.temporal import LookupJoin
 
 @dataclass(frozen=True)
 class Normalize(Relation):
-    """The normalized changelog of a table whose source gives upserts.
+    """The normalized changelog of a table whose source gives upserts, or changes twice.
 
     Attributes:
         key: the columns of the key.
@@ -29,30 +32,30 @@ class Normalize(Relation):
         return self.input.schema
 
 
-def with_normalized_sources(relation: Relation, is_upsert: Callable[[Scan], bool]) -> Relation:
-    """The relation with the node above each upsert source, its computed columns and its watermark.
+def with_normalized_sources(relation: Relation, is_normalized: Callable[[Scan], bool]) -> Relation:
+    """The relation with the node above each such source, its computed columns and its watermark.
 
     Args:
         relation: the relation.
-        is_upsert: whether a table's source gives upserts.
+        is_normalized: whether a table's source gives what has to be normalized.
     """
-    key = _key_of_table(relation, is_upsert)
+    key = _key_of_table(relation, is_normalized)
     if key is not None:
         return Normalize(relation, key)
     if isinstance(relation, LookupJoin):  # the rows of the right table are not scanned
-        return replace(relation, left=with_normalized_sources(relation.left, is_upsert))
-    inputs = [with_normalized_sources(each, is_upsert) for each in relation.inputs]
+        return replace(relation, left=with_normalized_sources(relation.left, is_normalized))
+    inputs = [with_normalized_sources(each, is_normalized) for each in relation.inputs]
     return relation.with_parts(Relation, inputs)
 
 
-def _key_of_table(relation: Relation, is_upsert: Callable[[Scan], bool]) -> tuple[int, ...] | None:
+def _key_of_table(relation: Relation, is_normalized: Callable[[Scan], bool]) -> tuple[int, ...] | None:
     """The primary key of a table, as columns of its relation; None for other relations."""
     if isinstance(relation, Scan):
-        return relation.primary_key if relation.primary_key and is_upsert(relation) else None
+        return relation.primary_key if relation.primary_key and is_normalized(relation) else None
     if isinstance(relation, WatermarkAssigner):
-        return _key_of_table(relation.input, is_upsert)
+        return _key_of_table(relation.input, is_normalized)
     if isinstance(relation, Project) and relation.is_of_table:
-        key = _key_of_table(relation.input, is_upsert)
+        key = _key_of_table(relation.input, is_normalized)
         places = {each.index: place for place, each in enumerate(relation.expressions) if isinstance(each, InputRef)}
         return None if key is None else tuple(places[index] for index in key)
     return None
