@@ -108,7 +108,7 @@ def _validate_database(context: BindContext, node: sql.CreateDatabase | st.UseDa
 
 
 def _validate_call(context: BindContext, node: st.CallProcedure) -> None:
-    raise context.error(node, f"procedure '{node.call.name}' does not exist: no catalog has procedures")
+    raise context.error(node, f"procedure '{node.call.function}' does not exist: no catalog has procedures")
 
 
 def _validate_alter(context: BindContext, node: sql.Alter) -> None:

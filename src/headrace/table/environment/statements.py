@@ -109,7 +109,6 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
 _NO_PLANS: Final = ": keep the statements, whose operators have the same uids whenever they are planned"
 _INSTEAD: Final = {
     "ANALYZE TABLE": ": plans do not depend on statistics; leave it out",
-    "CALL PROCEDURE": ": no catalog has procedures; call a function of Python before the statements",
     "COMPILE PLAN": _NO_PLANS,
     "EXECUTE PLAN": _NO_PLANS,
     "ADD JAR": ": functions and connectors are written in Python, and installed by pip",

@@ -9,7 +9,6 @@ from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_BIGINT,
     A_TEXT,
-    AN_INT,
     ANY,
     BINARY,
     CONDITION,
@@ -211,7 +210,7 @@ _REGEX: Final = (
     ),
     _define(
         "REGEXP_EXTRACT_ALL",
-        takes(A_TEXT, A_TEXT, AN_INT, optional=1, result=maybe(_TEXTS)),
+        takes(A_TEXT, A_TEXT, nullable(INTEGER, INT), optional=1, result=maybe(_TEXTS)),
         patterns.regexp_extract_all,
         "REGEXP_EXTRACT_ALL(text, pattern[, group])",
     ),
