@@ -35,6 +35,9 @@ class OnViolation(Enum):
     """The record goes on, and nothing of the epoch is published before somebody releases it."""
 
 
+BY_NAME: Final = {each.value: each for each in OnViolation if each is not OnViolation.DEAD_LETTER}
+"""What becomes of violations, by the names that programs and tables have for it; a side output is named by its tag."""
+
 _LEAVE_OUT: Final = (OnViolation.DROP, OnViolation.DEAD_LETTER)
 
 

@@ -10,13 +10,11 @@ from headrace.datastream.functions import FilterFunction
 from headrace.datastream.streams.checks import bound_condition, check_condition, check_function
 from headrace.expressions import Expression
 from headrace.graph.row_specs import ExpectationSpec
-from headrace.operators.expectations import OnViolation
+from headrace.operators.expectations import BY_NAME, OnViolation
 from headrace.operators.functions import method_of
 
 Violations = Literal["count", "drop", "fail", "hold"] | OutputTag
 """What becomes of records that violate an expectation."""
-
-_ALLOWED: Final = {each.value: each for each in OnViolation if each is not OnViolation.DEAD_LETTER}
 
 
 def expectation_spec(
@@ -42,8 +40,8 @@ def expectation_spec(
 def _treatment(violations: object) -> tuple[OnViolation, OutputTag | None]:
     if isinstance(violations, OutputTag):
         return OnViolation.DEAD_LETTER, violations
-    if not isinstance(violations, str) or violations not in _ALLOWED:
-        known = ", ".join(map(repr, _ALLOWED))
+    if not isinstance(violations, str) or violations not in BY_NAME:
+        known = ", ".join(map(repr, BY_NAME))
         error = InvalidProgramError if isinstance(violations, str) else InvalidTypeError
         raise refused(f"expect: violations is one of {known}, or an OutputTag, not {shown(violations)}", error)
-    return _ALLOWED[violations], None
+    return BY_NAME[violations], None

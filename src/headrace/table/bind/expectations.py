@@ -5,18 +5,22 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, TypeRoot
-from headrace.operators.expectations import OnViolation
+from headrace.operators.expectations import BY_NAME, OnViolation
+from headrace.table.bind.errors import SqlValidationError
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.logical.relations import Expectation
+from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
+from headrace.table.parse.parser import parse_expression
+from headrace.table.parse.source import SqlParseError
+from headrace.table.parse.tree import queries as sql
+from headrace.table.parse.tree.node import walk
 
 if TYPE_CHECKING:
     from headrace.table.bind.queries import QueryBinder
 
 _PREFIX: Final = "expect."
 _VIOLATIONS: Final = ".violations"
-
-_ALLOWED: Final = {each.value: each for each in OnViolation if each is not OnViolation.DEAD_LETTER}
 
 
 def expectations_of(
@@ -32,7 +36,6 @@ def expectations_of(
 
     Raises:
         ConfigurationError: when an option does not say what is expected, or what becomes of violations.
-        SqlValidationError: when a condition cannot be bound.
     """
     return tuple(_expectations(queries, path, options, stored))
 
@@ -54,13 +57,23 @@ def _expectations(
                     f"table {path}: there is no option '{key.removesuffix(_VIOLATIONS)}' for '{key}'"
                 )
             continue
-        name, condition = key.removeprefix(_PREFIX), queries.bound_text(text, stored)
+        name, condition = key.removeprefix(_PREFIX), _condition(queries, f"table {path}: '{key}'", text, stored)
         if not name:
             raise ConfigurationError(f"table {path}: '{key}' names no expectation: write 'expect.amounts_are_positive'")
-        if condition.type.as_nullable() != AtomicType(TypeRoot.BOOLEAN):
-            raise ConfigurationError(f"table {path}: '{key}' takes a condition, and '{text}' is {condition.type}")
         treatment = treatments.get(f"{key}{_VIOLATIONS}", OnViolation.COUNT.value)
-        if treatment not in _ALLOWED:
-            known = ", ".join(map(repr, _ALLOWED))
+        if treatment not in BY_NAME:
+            known = ", ".join(map(repr, BY_NAME))
             raise ConfigurationError(f"table {path}: '{key}{_VIOLATIONS}' is one of {known}, not {treatment!r}")
-        yield Expectation(name, condition, _ALLOWED[treatment])
+        yield Expectation(name, condition, BY_NAME[treatment])
+
+
+def _condition(queries: "QueryBinder", option: str, text: str, stored: Schema) -> Scalar:
+    try:
+        if any(isinstance(node, sql.QueryExpression) for node in walk(parse_expression(text))):
+            raise ConfigurationError(f"{option} takes a condition of a row alone, and '{text}' has a query in it")
+        condition = queries.bound_text(text, stored)
+    except (SqlParseError, SqlValidationError) as error:
+        raise ConfigurationError(f"{option} is no condition over the columns that are stored: {error}") from error
+    if condition.type.as_nullable() != AtomicType(TypeRoot.BOOLEAN):
+        raise ConfigurationError(f"{option} takes a condition, and '{text}' is {condition.type}")
+    return condition

@@ -70,6 +70,8 @@ class TableSourceScan(PhysicalNode):
             yield f"project=[{names_text(names)}], metadata=[]"
         if scan.limit is not None:
             yield f"limit=[{scan.limit}]"
+        if scan.expectations:
+            yield f"expect=[{', '.join(calcite_text(binary(each.condition), names) for each in scan.expectations)}]"
 
     @property
     def identity(self) -> str:
@@ -234,11 +236,15 @@ def expected(
 ) -> Edges:
     """The edges of rows of which a table expects something."""
     has_upserts = mode.takes_updates and not mode.takes_update_before
+    times = UsedTimes.of([each.condition for each in expectations])
+    edges, given = times.added(builder, edges, columns)
     for each in expectations:
-        condition = compiled(each.condition, columns, builder)
+        condition = compiled(times.read(each.condition, columns), given, builder)
         spec = ExpectationSpec(each.name, condition, each.on_violation, has_upserts=has_upserts)
         edges = builder.add(spec, f"Expect: {each.name}", edges)
-    return edges
+    if not times.times:
+        return edges
+    return builder.select(edges, [column(given, index) for index in range(len(columns))], columns, "WithoutTimes")
 
 
 @dataclass(frozen=True)
