@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from openlineage.client import OpenLineageClient
 from referencing import Registry, Resource
 
 from headrace.common import Configuration, Encoder, Types, WatermarkStrategy
@@ -18,6 +19,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSink, FileSource
 from headrace.datastream.formats.json import JsonLinesFormat
 from headrace.expressions import col
+from headrace.lineage.openlineage import _nested
 
 SCHEMAS = [json.loads(path.read_text()) for path in (Path(__file__).parent / "schemas").glob("*.json")]
 REGISTRY: Registry[Any] = Registry().with_resources((each["$id"], Resource.from_contents(each)) for each in SCHEMAS)
@@ -101,3 +103,13 @@ def test_nothing_is_told_without_a_transport(tmp_path: Path) -> None:
     env.from_collection([1]).print()
     env.execute()
     assert not (tmp_path / "events.json").exists()
+
+
+def test_the_client_is_told_numbers_and_its_authentication() -> None:
+    transport = {"type": "http", "url": "http://marquez:5000", "timeout": "2.5", "verify": "false"}
+    keys = {**transport, "auth.type": "api_key", "auth.apiKey": "secret", "compression": "gzip"}
+    configuration = Configuration.from_dict({f"openlineage.transport.{key}": value for key, value in keys.items()})
+    configuration.validate()
+    known = OpenLineageClient(config=_nested(configuration)).transport.config
+    assert (known.timeout, known.verify, known.auth.api_key) == (2.5, False, "secret")
+    assert "secret" not in repr(configuration)

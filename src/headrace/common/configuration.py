@@ -77,7 +77,8 @@ def is_storage_key(key: str) -> bool:
 
 def is_secret_key(key: str) -> bool:
     """Return whether the value of a key is shown to nobody."""
-    return is_storage_key(key) or (key.startswith(_REPORTERS) and key.endswith(".headers"))
+    is_of_reporter = key.startswith(_REPORTERS) and key.endswith(".headers")
+    return is_storage_key(key) or is_of_reporter or key.startswith(f"{OPENLINEAGE_NAMESPACE}auth.")
 
 
 _SENSITIVE: Final = (
@@ -394,7 +395,9 @@ class Configuration:
         if option is None and reason_of_family(key) is not None:
             return None
         if option is None:
-            is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(_CHECKED_ELSEWHERE)
+            if key.startswith(_CHECKED_ELSEWHERE):
+                return problem_of(key)
+            is_ours = f"{key}.".startswith(OWN_NAMESPACES)
             return _unknown(key) if is_ours or _is_misspelled(key) else problem_of(key)
         try:
             self.get(option)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -54,7 +55,10 @@ def open_lineage_of(configuration: Configuration) -> OpenLineageListener:
 
 
 def _nested(configuration: Configuration) -> dict[str, Any]:
-    """The configuration of the client: ``openlineage.transport.url`` is ``{"transport": {"url": …}}``."""
+    """The configuration of the client: ``openlineage.transport.url`` is ``{"transport": {"url": …}}``.
+
+    As where the client reads its environment, a value that is JSON is what it says: a number, true, false.
+    """
     nested: dict[str, Any] = {}
     for key, value in configuration.to_dict().items():
         if not key.startswith(options.OPENLINEAGE_NAMESPACE):
@@ -63,8 +67,15 @@ def _nested(configuration: Configuration) -> dict[str, Any]:
         place = nested
         for part in path:
             place = place.setdefault(part, {})
-        place[last] = value
+        place[last] = _parsed(value)
     return nested
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 class OpenLineageListener:

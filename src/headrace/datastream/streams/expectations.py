@@ -1,7 +1,7 @@
 """What programs expect of records: ``stream.expect(name, condition, violations)``."""
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, expect, refused, shown
 from headrace.common.output_tag import OutputTag
