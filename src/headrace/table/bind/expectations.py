@@ -13,8 +13,7 @@ from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.parse.parser import parse_expression
 from headrace.table.parse.source import SqlParseError
-from headrace.table.parse.tree import queries as sql
-from headrace.table.parse.tree.node import walk
+from headrace.table.parse.tree.node import QueryExpression, walk
 
 if TYPE_CHECKING:
     from headrace.table.bind.queries import QueryBinder
@@ -69,7 +68,7 @@ def _expectations(
 
 def _condition(queries: "QueryBinder", option: str, text: str, stored: Schema) -> Scalar:
     try:
-        if any(isinstance(node, sql.QueryExpression) for node in walk(parse_expression(text))):
+        if any(isinstance(node, QueryExpression) for node in walk(parse_expression(text))):
             raise ConfigurationError(f"{option} takes a condition of a row alone, and '{text}' has a query in it")
         condition = queries.bound_text(text, stored)
     except (SqlParseError, SqlValidationError) as error:
