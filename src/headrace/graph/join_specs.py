@@ -65,10 +65,12 @@ class RegularJoinSpec(JoinSpec):
 
     Attributes:
         states: how the rows of both inputs are kept.
+        joins_itself: whether both inputs are the same records, each of which comes to both before the next does.
     """
 
     kind: ClassVar[str] = "Join"
     states: tuple[SideState, SideState] = (SideState(), SideState())
+    joins_itself: bool = False
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         appends = self.join_type in (JoinType.INNER, JoinType.SEMI)
@@ -78,7 +80,8 @@ class RegularJoinSpec(JoinSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.regular.regular_join import RegularJoinOperator
 
-        return RegularJoinOperator(self.definition(parameters), codec_of(parameters.inputs[0]), self.states)
+        definition, codec = self.definition(parameters), codec_of(parameters.inputs[0])
+        return RegularJoinOperator(definition, codec, self.states, joins_itself=self.joins_itself)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ class ExpressionBinder(CallBinder):
     # --- names and literals ------------------------------------------------------------------------------------------
 
     def either(self, column: InputRef, node: SqlNode) -> Scalar:
-        """The column, or for a column shared by a full join the input's value that is not NULL."""
+        """The column, or for a column shared by both inputs of a join the value that is not NULL."""
         shared = self.scope.either(column.index)
         if shared is None:
             return column

@@ -252,8 +252,7 @@ class RelationBinder:
         for name in names:
             one, other = self._using(name, left), self._using(name, right) + len(left.relation.schema)
             terms.append(binder.call("=", (scope.column(one), scope.column(other)), name))
-            is_right = node.kind is sql.JoinKind.RIGHT
-            shared.append(Shared(name.text, one, other, is_right, node.kind is sql.JoinKind.FULL))
+            shared.append(Shared(name.text, one, other))
         return tuple(shared), terms[0] if len(terms) == 1 else binder.call("AND", tuple(terms), node)
 
     def _using(self, name: Name, item: FromItem) -> int:

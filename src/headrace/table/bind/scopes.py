@@ -73,13 +73,11 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A column of both inputs of a ``USING`` or ``NATURAL`` join, to one of which an unqualified name refers."""
+    """A column of both inputs of a ``USING`` or ``NATURAL`` join: an unqualified name means either that is not NULL."""
 
     name: str
     left: int
     right: int
-    prefers_right: bool = False
-    is_either: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,8 @@ class Scope:
         return InputRef.of(self.row, index)
 
     def either(self, index: int) -> Shared | None:
-        """Both columns behind a shared column of a full join, either of which may be NULL."""
-        return next((each for each in self.shared if each.is_either and each.left == index), None)
+        """Both columns behind a shared column, either of which may be NULL in outer joins."""
+        return next((each for each in self.shared if each.left == index), None)
 
     def source_of(self, index: int) -> NamedRelation:
         """The source of a column of the row."""
@@ -116,7 +114,7 @@ class Scope:
 
     def matches(self, names: tuple[str, ...]) -> "Iterator[_Match]":
         """The columns to which names can refer, without a qualifier."""
-        hidden = {shared.left if shared.prefers_right else shared.right for shared in self.shared}
+        hidden = {shared.right for shared in self.shared}
         for source in self.sources:
             yield from (each for each in _matches(source, names[0], 1) if each.column not in hidden)
 

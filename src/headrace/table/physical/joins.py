@@ -202,7 +202,9 @@ class Join(AnyJoin):
             self.state_of(index, builder.state_ttl if ttl is None else time_to_live(ttl))
             for index, ttl in enumerate(self.ttl)
         ]
-        spec = RegularJoinSpec(**self.about(builder), states=(states[0], states[1]))
+        sources = [[edge.source for edge in given] for given in inputs]
+        itself = sources[0] == sources[1]
+        spec = RegularJoinSpec(**self.about(builder), states=(states[0], states[1]), joins_itself=itself)
         return builder.add(spec, self.name, *self.keyed(inputs))
 
 

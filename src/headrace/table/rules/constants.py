@@ -33,7 +33,7 @@ def with_constants(relation: Relation, time_zone: str) -> Relation:
 
     def fold(node: Relation) -> Relation:
         if isinstance(node, Project):
-            return replace(node, expressions=tuple(_folded(each, compiler) for each in node.expressions))
+            return replace(node, expressions=tuple(_value_of(each, compiler) for each in node.expressions))
         if isinstance(node, Join):
             parts = [_folded(each, compiler) for each in conjuncts(node.condition)]
             return replace(node, condition=condition_of(parts))
@@ -48,6 +48,19 @@ def _filtered(relation: Filter, compiler: ExpressionCompiler) -> Relation:
         return Values((), relation.schema)
     kept = [each for each in parts if not isinstance(each, Literal)]
     return replace(relation, condition=all_of(kept)) if kept else relation.input
+
+
+def _value_of(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
+    """A projected scalar with its constants folded; division by zero fails here, in conditions at run time."""
+    folded = _folded(scalar, compiler)
+    if any(_divides_by_zero(each) for each in folded.walk()):
+        raise PlanningError("Division by zero")
+    return folded
+
+
+def _divides_by_zero(scalar: Scalar) -> bool:
+    is_division = isinstance(scalar, Call) and scalar.function == "/"
+    return is_division and all(isinstance(each, Literal) for each in scalar.children) and _is_zero(scalar.children[1])
 
 
 def _folded(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
@@ -116,8 +129,6 @@ def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
     try:
         found = compiler.compile(scalar).column(_ONE_ROW)[0]
     except (HeadraceError, KeyError, pa.ArrowException):
-        if isinstance(scalar, Call) and scalar.function == "/" and _is_zero(scalar.operands[1]):
-            raise PlanningError("Division by zero") from None
         return scalar
     return Literal(_python(found, scalar), type=scalar.type) if _is_portable(found) else scalar
 

@@ -222,7 +222,8 @@ def without_order(found: Decorrelated) -> tuple[Decorrelated, int]:
     if not isinstance(project, Project) or not isinstance(project.input, Aggregate):
         return found, 0
     columns = [each.index for each in project.expressions if isinstance(each, InputRef)]
-    if sorted(columns) != list(range(len(project.input.schema))):
+    count = len(project.input.schema)
+    if not columns or columns != [*range(columns[0], count), *range(columns[0])]:
         return found, 0
     places = dict(enumerate(columns))
     return Decorrelated(project.input, tuple(moved(each, places) for each in found.conditions)), columns[0]

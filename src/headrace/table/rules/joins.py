@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.table.logical.join_keys import condition_of, with_columns
-from headrace.table.logical.relations import Filter, Join, JoinKind, Relation
+from headrace.table.logical.join_keys import condition_of, is_equality, with_columns
+from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation, Snapshot
 from headrace.table.logical.scalars import (
     Call,
     Cast,
@@ -51,9 +51,37 @@ class _Sides:
                 found.both.append(each)
         return found
 
+    def with_equal_keys(self, join: Join) -> _Sides:
+        """Conditions on keys are on those of the other input too, since pairs have equal keys."""
+        if isinstance(join.right, Snapshot) or join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+            return self
+        pairs = dict(_equal_columns(join))
+        left = [
+            moved(each, {right: left for left, right in pairs.items()})
+            for each in self.right
+            if _reads(each, set(pairs.values()))
+        ]
+        right = [moved(each, pairs) for each in self.left if _reads(each, set(pairs))]
+        return _Sides(list(dict.fromkeys([*self.left, *left])), list(dict.fromkeys([*self.right, *right])), self.both)
+
     def applied(self, join: Join) -> Join:
         """The join over inputs that are filtered by the conditions of one input."""
         return replace(join, left=_filtered(join.left, self.left), right=_filtered(join.right, self.right))
+
+
+def _equal_columns(join: Join) -> Iterator[tuple[int, int]]:
+    """The columns of both inputs, by their places in them, that a join compares by ``=``."""
+    width = len(join.left.schema)
+    for each in conjuncts(join.condition):
+        if isinstance(each, Call) and each.function == "=" and is_equality(each, width):
+            columns = sorted(operand.index for operand in each.operands if isinstance(operand, InputRef))
+            if len(columns) == 2:
+                yield columns[0], columns[1] - width
+
+
+def _reads(condition: Scalar, columns: Collection[int]) -> bool:
+    read = set(input_refs(condition))
+    return bool(read) and read <= set(columns)
 
 
 def _may_move(condition: Scalar) -> bool:
@@ -72,10 +100,11 @@ def filter_below_join(condition: Scalar, join: Join) -> Relation | None:
     sides = _Sides.of(conditions, width, left=not kind.left_is_optional, right=not kind.right_is_optional)
     if kind is join.kind and not sides.left and not sides.right and not (inner and sides.both):
         return None
-    made = sides.applied(replace(join, kind=kind))
+    changed = replace(join, kind=kind)
     if inner:
-        return replace(made, condition=condition_of([*conjuncts(join.condition), *sides.both]))
-    return _filtered(made, sides.both)
+        changed = replace(changed, condition=condition_of([*conjuncts(join.condition), *sides.both]))
+    made = sides.with_equal_keys(changed).applied(changed)
+    return made if inner else _filtered(made, sides.both)
 
 
 def with_condition_below(join: Join) -> Join:
@@ -85,7 +114,8 @@ def with_condition_below(join: Join) -> Join:
     width, parts = len(join.left.schema), conjuncts(join.condition)
     marks = [each for each in parts if join.kind is JoinKind.ANTI and isinstance(each, InputRef)]  # of EXISTS
     sides = _Sides.of([each for each in parts if each not in marks], width, left=takes_left, right=takes_right)
-    return replace(sides.applied(join), condition=condition_of([*sides.both, *marks]))
+    made = replace(join, condition=condition_of([*sides.both, *marks]))
+    return (sides.with_equal_keys(made) if join.kind is JoinKind.INNER else sides).applied(made)
 
 
 def _without_nulls(kind: JoinKind, conditions: Sequence[Scalar], width: int) -> JoinKind:
@@ -108,7 +138,7 @@ _KINDS: Final = {
 }
 
 _COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "IS NOT NULL", "LIKE"))
-_STRICT: Final = frozenset(("+", "-", "*", "/", "UPPER", "LOWER", "ABS", "MOD"))
+_STRICT: Final = frozenset(("+", "-", "*", "/", "MOD"))
 
 
 def _rejects_nulls(condition: Scalar, columns: range) -> bool:
@@ -130,3 +160,27 @@ def _is_null_with(scalar: Scalar, columns: range) -> bool:
 def with_columns_of_keys(relation: Relation) -> Relation:
     """The relation with columns as join keys: other expressions are computed in the inputs."""
     return relation.transform(lambda node: with_columns(node) if isinstance(node, Join) else node)
+
+
+def with_one_of_equals(relation: Relation) -> Relation:
+    """The relation with a key of a join in place of ``COALESCE`` of both keys, one of which is never NULL alone."""
+
+    def one(node: Relation) -> Relation:
+        if not isinstance(node, Project) or not isinstance(node.input, Join) or node.input.kind not in _KEPT_KEYS:
+            return node
+        join, width = node.input, len(node.input.left.schema)
+        pairs = {each.children for each in conjuncts(join.condition) if is_equality(each, width)}
+        place = _KEPT_KEYS[join.kind]
+
+        def key(scalar: Scalar) -> Scalar:
+            if not isinstance(scalar, Call) or scalar.function != "COALESCE" or scalar.children not in pairs:
+                return scalar
+            return scalar.children[place]
+
+        return replace(node, expressions=tuple(each.transform(key) for each in node.expressions))
+
+    return relation.transform(one)
+
+
+_KEPT_KEYS: Final = {JoinKind.INNER: 0, JoinKind.LEFT: 0, JoinKind.RIGHT: 1}
+"""The side whose key is not NULL when that of the other side is not."""

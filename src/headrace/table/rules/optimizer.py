@@ -7,7 +7,7 @@ from headrace.table.rules.columns import pruned
 from headrace.table.rules.constants import with_constants
 from headrace.table.rules.empty import with_empty_inputs
 from headrace.table.rules.group_windows import with_group_windows
-from headrace.table.rules.joins import with_columns_of_keys
+from headrace.table.rules.joins import with_columns_of_keys, with_one_of_equals
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
 from headrace.table.rules.purpose import PlanPurpose
@@ -27,7 +27,7 @@ def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: 
         time_zone: the session time zone.
         purpose: what the plan is for.
     """
-    relation = with_joins_for_subqueries(with_temporal_joins(relation))
+    relation = with_joins_for_subqueries(with_temporal_joins(with_one_of_equals(relation)))
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
     relation = with_columns_of_keys(with_filters_below(with_empty_inputs(relation)))
     over = with_over_aggregates(pruned(relation, purpose=purpose), purpose)

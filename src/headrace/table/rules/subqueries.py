@@ -170,9 +170,10 @@ def _lateral(correlate: Correlate) -> Relation:
     whole = correlate.right
     while isinstance(whole, Project):
         whole = whole.input
-    if isinstance(whole, Aggregate) and not whole.group and refers_to(whole, correlate.correlation):
+    is_aggregate = isinstance(whole, Aggregate) and not whole.group and refers_to(whole, correlate.correlation)
+    if is_aggregate and correlate.kind is JoinKind.LEFT:
         return _lateral_aggregate(correlate, correlate.right)
-    return _lateral_rows(correlate)
+    return _lateral_rows(correlate)  # as in Flink, inner joins have no rows with aggregates of no rows
 
 
 def _lateral_aggregate(correlate: Correlate, right: Relation) -> Relation:
@@ -200,13 +201,13 @@ def _zero_if_null(column: Scalar) -> Scalar:
 
 
 def _lateral_rows(correlate: Correlate) -> Relation:
-    found = decorrelated(correlate.right, OuterQuery(correlate.left, correlate.correlation))
+    found, first = without_order(decorrelated(correlate.right, OuterQuery(correlate.left, correlate.correlation)))
     width = len(correlate.left.schema)
     conditions = [over_both(_outer_first(each), correlate.correlation, width) for each in found.conditions]
     made = Join(correlate.left, found.relation, correlate.kind, condition_of(conditions), correlate.hints)
     if len(made.schema) == len(correlate.schema):
         return made
-    columns = range(len(correlate.schema))
+    columns = [*range(width), *(width + first + place for place in range(len(correlate.schema) - width))]
     return Project(made, tuple(made.column(index) for index in columns), correlate.schema.names)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -52,10 +52,19 @@ class RegularJoinOperator(KeyedOperator):
         definition: the join.
         codec: the codec of the keys.
         states: how the rows of both inputs are kept.
+        joins_itself: whether both inputs are the same records, each of which comes to both before the next does.
     """
 
-    def __init__(self, definition: JoinDefinition, codec: KeyCodec, states: tuple[SideState, SideState]) -> None:
+    def __init__(
+        self,
+        definition: JoinDefinition,
+        codec: KeyCodec,
+        states: tuple[SideState, SideState],
+        *,
+        joins_itself: bool = False,
+    ) -> None:
         super().__init__()
+        self._joins_itself = joins_itself
         self._definition, self._codec, self._states = definition, codec, states
         self._changes = changes_of(definition.join_type)
         self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
@@ -93,7 +102,8 @@ class RegularJoinOperator(KeyedOperator):
     def _handle_waiting(self) -> None:
         taken = self._waiting.take()
         if taken.batches:
-            self._handle(_Records.of(taken))
+            records = _Records.of(taken)
+            self._handle(records.in_turn() if self._joins_itself else records)
 
     def _handle(self, records: _Records) -> None:
         left, right = self._rows(records, LEFT), self._rows(records, RIGHT)
@@ -173,6 +183,22 @@ class _Records:
             np.concatenate([batch.row_kinds for batch in taken.batches]),
             taken.timestamps,
             taken.watermarks,
+        )
+
+    def in_turn(self) -> _Records:
+        """The records with the first of both inputs in front of the second of both, and so on."""
+        places = np.empty(len(self.sides), np.int64)
+        for side in (LEFT, RIGHT):
+            own = np.flatnonzero(self.sides == side)
+            places[own] = 2 * np.arange(len(own)) + side
+        order = np.argsort(places)
+        return replace(
+            self,
+            sides=self.sides[order],
+            of_keys=self.of_keys[order],
+            kinds=self.kinds[order],
+            timestamps=self.timestamps[order],
+            watermarks=self.watermarks[order],
         )
 
     @cached_property
