@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.table.functions.types import root_of
 from headrace.table.logical.join_keys import condition_of, is_equality, with_columns
-from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation, Snapshot
+from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation
 from headrace.table.logical.scalars import (
     Call,
     Cast,
@@ -53,16 +54,14 @@ class _Sides:
 
     def with_equal_keys(self, join: Join) -> _Sides:
         """Conditions on keys are on those of the other input too, since pairs have equal keys."""
-        if isinstance(join.right, Snapshot) or join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+        if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
             return self
-        pairs = dict(_equal_columns(join))
-        left = [
-            moved(each, {right: left for left, right in pairs.items()})
-            for each in self.right
-            if _reads(each, set(pairs.values()))
-        ]
-        right = [moved(each, pairs) for each in self.left if _reads(each, set(pairs))]
-        return _Sides(list(dict.fromkeys([*self.left, *left])), list(dict.fromkeys([*self.right, *right])), self.both)
+        pairs = list(_equal_columns(join))
+        of_left = {left: join.right.column(right) for left, right in pairs}
+        of_right = {right: join.left.column(left) for left, right in pairs}
+        left = dict.fromkeys([*self.left, *_over_others(self.right, of_right)])
+        right = dict.fromkeys([*self.right, *_over_others(self.left, of_left)])
+        return _Sides(list(left), list(right), self.both)
 
     def applied(self, join: Join) -> Join:
         """The join over inputs that are filtered by the conditions of one input."""
@@ -74,14 +73,21 @@ def _equal_columns(join: Join) -> Iterator[tuple[int, int]]:
     width = len(join.left.schema)
     for each in conjuncts(join.condition):
         if isinstance(each, Call) and each.function == "=" and is_equality(each, width):
-            columns = sorted(operand.index for operand in each.operands if isinstance(operand, InputRef))
-            if len(columns) == 2:
-                yield columns[0], columns[1] - width
+            columns = [operand for operand in each.operands if isinstance(operand, InputRef)]
+            if len(columns) == 2 and root_of(columns[0].type) is root_of(columns[1].type):
+                left, right = sorted(column.index for column in columns)
+                yield left, right - width
 
 
-def _reads(condition: Scalar, columns: Collection[int]) -> bool:
-    read = set(input_refs(condition))
-    return bool(read) and read <= set(columns)
+def _over_others(conditions: Sequence[Scalar], columns: Mapping[int, InputRef]) -> Iterator[Scalar]:
+    """The conditions that read no other columns than these, over the columns that are equal to them."""
+
+    def other(node: Scalar) -> Scalar:
+        return columns[node.index] if isinstance(node, InputRef) else node
+
+    for each in conditions:
+        if set(input_refs(each)) <= columns.keys():
+            yield each.transform(other)
 
 
 def _may_move(condition: Scalar) -> bool:
