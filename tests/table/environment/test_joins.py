@@ -9,7 +9,11 @@ from headrace.table import EnvironmentSettings, TableEnvironment
 QUERIES = {
     "SELECT COUNT(*), SUM(c) FROM a, (SELECT COUNT(*) AS c FROM b)": (2000, 2_000_000),
     "SELECT COUNT(*), SUM(a.k) FROM a WHERE k NOT IN (SELECT k FROM b) OR k < 10": (1004, 1_495_530),
-    "SELECT COUNT(*), SUM(n) FROM a, LATERAL (SELECT COUNT(*) + 1 AS n FROM b WHERE b.k = a.k)": (2000, 3000),
+    "SELECT COUNT(*), SUM(n) FROM a, LATERAL (SELECT COUNT(*) + 1 AS n FROM b WHERE b.k = a.k)": (1000, 2000),
+    "SELECT COUNT(*), SUM(n) FROM a LEFT JOIN LATERAL (SELECT COUNT(*) + 1 AS n FROM b WHERE b.k = a.k) ON TRUE": (
+        2000,
+        3000,
+    ),
     "SELECT COUNT(*), SUM(c) FROM a LEFT JOIN (SELECT COUNT(*) AS c FROM b WHERE FALSE) ON FALSE": (2000, None),
 }
 
