@@ -108,6 +108,7 @@ def test_every_option_is_registered_and_described() -> None:
             "$internal.",
             "high-availability.",
             "historyserver.",
+            "jobstore.",
             "python.",
             "scheduler-mode",
             "jobmanager.",

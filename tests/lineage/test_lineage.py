@@ -139,6 +139,29 @@ env.execute("shop")
     )
 
 
+def test_what_is_folded_is_computed(tmp_path: Path) -> None:
+    program = f"""{HEAD}
+users = orders.key_by("user")
+write(users.sum("amount"), "/out/sums")
+write(users.min_by("amount"), "/out/lowest")
+write(users.reduce(lambda first, second: first), "/out/folded")
+env.execute("shop")
+"""
+    amounts = [line for line in lineage(tmp_path, program).splitlines() if line.startswith("  amount")]
+    known = "  amount Double <- /data/orders.amount"
+    assert sorted(amounts) == sorted([f"{known} (computed)", known, "  amount Double <- ?"])
+
+
+def test_dead_letters_of_expectations_are_records_of_their_input(tmp_path: Path) -> None:
+    program = f"""{HEAD}
+from headrace.datastream import OutputTag
+bad = OutputTag("bad")
+write(orders.expect("positive", col("amount") > 0, bad).get_side_output(bad), "/out/bad")
+env.execute("shop")
+"""
+    assert "  amount Double <- /data/orders.amount\n" in lineage(tmp_path, program)
+
+
 SQL = """
 from headrace.table import EnvironmentSettings, TableEnvironment
 

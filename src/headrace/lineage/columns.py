@@ -11,11 +11,14 @@ from headrace.common.messages import fields_of
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation
 from headrace.expressions import Bound, BoundColumn
 from headrace.expressions.evaluation import fields_in
+from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import (
     ColumnOrigin,
     InputSchema,
     PassingSpec,
     RecordTimesSpec,
+    RollingAggregateSpec,
+    RollingReduceSpec,
     SelectSpec,
     SourceSpec,
 )
@@ -57,7 +60,7 @@ def _input(node: Node, nodes: Mapping[int, Node], before: Mapping[int, Columns])
     """The columns of the first input; those of a union come from all of its members."""
     found = [
         before[edge.source]
-        if edge.side_output is None
+        if edge.side_output is None or isinstance(nodes[edge.source].spec, ExpectationSpec)  # whose records all pass
         else (None,) * len(fields_of(nodes[edge.source].type_of(edge.side_output)))
         for edge in node.inputs
         if edge.input_index == 0
@@ -93,6 +96,23 @@ class _OperatorInputs:
 
 def _passed(step: _OperatorInputs) -> Columns:
     return step.columns
+
+
+def _folded(_: _OperatorInputs) -> Columns:
+    """A function makes the records."""
+    return ()
+
+
+def _rolled(step: _OperatorInputs) -> Columns:
+    spec = step.node.spec
+    assert isinstance(spec, RollingAggregateSpec)
+    if spec.aggregation in ("min_by", "max_by"):
+        return step.columns
+    names = [name for name, _ in fields_of(step.records.record_type)]
+    return tuple(
+        _changed([columns]) if spec.field in (None, name, index) else columns
+        for index, (name, columns) in enumerate(zip(names, step.columns, strict=True))
+    )
 
 
 def _selected(step: _OperatorInputs) -> Columns:
@@ -140,6 +160,8 @@ def _of_aggregate(aggregate: object, kind: TypeInformation, columns: Columns) ->
 
 _RULES: Final[dict[type, Callable[[_OperatorInputs], Columns]]] = {
     PassingSpec: _passed,
+    RollingReduceSpec: _folded,
+    RollingAggregateSpec: _rolled,
     SelectSpec: _selected,
     RecordTimesSpec: _with_times,
     AggregatedWindowSpec: _aggregated,
