@@ -29,7 +29,7 @@ from headrace.datastream.window import TumblingEventTimeWindows
 if TYPE_CHECKING:
     import numpy as np
 
-    from headrace.jobmanager.status import EpochStatistics
+    from headrace.jobmanager.events import EpochStatistics
 
 _KEYS = 1_000
 _MILLIS_PER_RECORD = 25

@@ -20,7 +20,8 @@ from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.parquet import ParquetFormat
-from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot, JobStart
+from headrace.jobmanager.events import EpochStatistics, JobEvent, JobStart
+from headrace.jobmanager.status import JobSnapshot
 
 if TYPE_CHECKING:
     from headrace.datastream.data_stream import DataStream

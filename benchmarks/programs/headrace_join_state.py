@@ -12,7 +12,7 @@ from benchmarks.programs.headrace_join import UID, run_join
 from headrace.checkpoint.manifest import Manifest
 
 if TYPE_CHECKING:
-    from headrace.jobmanager.status import EpochStatistics
+    from headrace.jobmanager.events import EpochStatistics
 
 
 class StateOfEpochs(EpochTimes):

@@ -32,7 +32,7 @@ from headrace.datastream.state import ValueStateDescriptor
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
-    from headrace.jobmanager.status import EpochStatistics, JobStart
+    from headrace.jobmanager.events import EpochStatistics, JobStart
 
 _INTERVAL_SECONDS = 0.1
 _PARTS = 10

@@ -33,7 +33,7 @@ from headrace.datastream.state import ValueStateDescriptor
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.jobmanager.status import EpochStatistics
+    from headrace.jobmanager.events import EpochStatistics
 
 KEYS = 1_000
 OUTPUT = "output"

@@ -23,7 +23,7 @@ from headrace.common.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
-    from headrace.jobmanager.status import EpochStatistics
+    from headrace.jobmanager.events import EpochStatistics
 
 Interval = tuple[float, float]
 

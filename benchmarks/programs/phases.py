@@ -13,7 +13,7 @@ from benchmarks.outcome import medians
 from benchmarks.programs.headrace_job import EpochTimes
 
 if TYPE_CHECKING:
-    from headrace.jobmanager.status import EpochStatistics
+    from headrace.jobmanager.events import EpochStatistics
 
 _KEPT_QUERIES = 50
 

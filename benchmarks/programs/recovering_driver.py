@@ -17,7 +17,7 @@ from benchmarks.programs.headrace_recovery import NOTES
 from headrace.client import submission
 
 if TYPE_CHECKING:
-    from headrace.jobmanager.status import EpochStatistics, JobStart
+    from headrace.jobmanager.events import EpochStatistics, JobStart
 
 
 class Notes(ClockedEpochs):

@@ -21,7 +21,8 @@ from headrace.cli.run import run_script
 from headrace.client.defaults import submission_defaults
 from headrace.client.displays import ProgressListener, panels
 from headrace.client.progress import JobProgress
-from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
+from headrace.jobmanager.events import EpochStatistics, JobEvent
+from headrace.jobmanager.status import JobSnapshot
 
 HERE = Path(__file__).parent
 PROGRAM = HERE.parent.parent / "examples" / "card_fraud" / "demo.py"

@@ -17,7 +17,8 @@ from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epochs import EpochPlanner
-from headrace.jobmanager.status import JobEnd, JobStatusStore
+from headrace.jobmanager.events import JobEnd
+from headrace.jobmanager.status import JobStatusStore
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 

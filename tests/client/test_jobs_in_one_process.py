@@ -18,12 +18,13 @@ from headrace.common.errors import UserFunctionError
 from headrace.common.job_status import JobStatus
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from headrace.jobmanager.events import EpochStatistics, JobEnd, JobStart
 from headrace.jobmanager.metrics import MetricKey
-from headrace.jobmanager.status import EpochStatistics, JobEnd, JobStart
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
-    from headrace.jobmanager.status import JobEvent, JobSnapshot
+    from headrace.jobmanager.events import JobEvent
+    from headrace.jobmanager.status import JobSnapshot
 
 PATIENCE = 120.0
 

@@ -12,7 +12,14 @@ import pytest
 from headrace.client import progress
 from headrace.client.progress import CellContent, JobProgress, NotebookListener, job_html
 from headrace.common.errors import JobCancelledError
-from headrace.jobmanager.status import EpochFailed, EpochStatistics, JobEnd, JobStart, JobStatusStore, RuntimeStarting
+from headrace.jobmanager.events import (
+    EpochFailed,
+    EpochStatistics,
+    JobEnd,
+    JobStart,
+    RuntimeStarting,
+)
+from headrace.jobmanager.status import JobStatusStore
 
 HOSTILE = "<script>alert('x')</script>"
 

@@ -16,23 +16,24 @@ from headrace.client.progress import JobProgress, last_line, progress_line
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.wording import trend
 from headrace.connectors.source import Pending
-from headrace.jobmanager.metrics import SourceProgress, SplitProgress, WatermarkProgress
-from headrace.jobmanager.status import (
+from headrace.jobmanager.events import (
     CommitsAcknowledged,
     EpochFailed,
     EpochStatistics,
     JobEnd,
     JobRestart,
     JobStart,
-    JobStatusStore,
     RuntimeStarting,
     SubmissionFailed,
 )
+from headrace.jobmanager.metrics import SourceProgress, SplitProgress, WatermarkProgress
+from headrace.jobmanager.status import JobStatusStore
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.jobmanager.status import JobEvent, JobListener
+    from headrace.jobmanager.events import JobEvent
+    from headrace.jobmanager.status import JobListener
 
 NOON = 1_431_864_000_000  # 2015-05-17 12:00:00 UTC
 

@@ -31,7 +31,7 @@ from headrace.datastream.quality import (
 )
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.expressions import col
-from headrace.jobmanager.status import EpochHeld
+from headrace.jobmanager.events import EpochHeld
 from headrace.testing import JobHarness
 
 PAYMENT = Types.ROW_NAMED(["user", "amount"], [Types.STRING(), Types.DOUBLE()])

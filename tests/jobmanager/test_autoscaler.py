@@ -17,7 +17,8 @@ from headrace.common.errors import ConfigurationError
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.autoscaler import Autoscaler, AutoscalerSettings, Measurement
-from headrace.jobmanager.status import EpochReleased, JobStatusStore
+from headrace.jobmanager.events import EpochReleased
+from headrace.jobmanager.status import JobStatusStore
 from headrace.time.clock import Clock
 
 MINUTE = 60_000

@@ -14,9 +14,9 @@ from headrace.common import Configuration, Types
 from headrace.common.errors import CheckpointFailedError
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.events import EpochStatistics
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob
-from headrace.jobmanager.status import EpochStatistics
 from tests.jobmanager.test_settings import settings
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.small_jobs import SmallJob, expected

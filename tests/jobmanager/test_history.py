@@ -8,9 +8,10 @@ import pytest
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
+from headrace.jobmanager.events import EpochStarted, EpochStatistics, JobStart
 from headrace.jobmanager.history import HistoryPoint, RunHistory, running_parts, split_points, state_sizes
 from headrace.jobmanager.metrics import SplitProgress
-from headrace.jobmanager.status import EpochStarted, EpochStatistics, JobSnapshot, JobStart, JobStatusStore
+from headrace.jobmanager.status import JobSnapshot, JobStatusStore
 from headrace.runtime.task.messages import TaskReport
 from headrace.runtime.task.task_clock import TaskTimes
 

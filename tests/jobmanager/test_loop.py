@@ -17,9 +17,10 @@ from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.events import EpochFailed, JobEvent
 from headrace.jobmanager.failover import NO_RESTART, FixedDelay, NextDelay
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
+from headrace.jobmanager.status import JobSnapshot
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.storage.folder import posix_folder

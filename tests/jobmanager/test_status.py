@@ -14,7 +14,7 @@ from headrace.common.errors import InfrastructureError, JobCancelledError, JobSu
 from headrace.common.job_status import JobStatus
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.status import (
+from headrace.jobmanager.events import (
     EpochFailed,
     EpochStatistics,
     FailuresRecorded,
@@ -23,14 +23,15 @@ from headrace.jobmanager.status import (
     JobFailing,
     JobRestart,
     JobStart,
-    JobStatusStore,
     SavepointStatus,
     SubmissionFailed,
 )
+from headrace.jobmanager.status import JobStatusStore
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
-    from headrace.jobmanager.status import JobEvent, JobSnapshot
+    from headrace.jobmanager.events import JobEvent
+    from headrace.jobmanager.status import JobSnapshot
 
 EPOCH = EpochStatistics(1, 10, 0.1, 0.2, 0.1, 0, 0, 0, {"numRecordsRead": 10})
 FAULT = EpochFailed(2, OSError("gone"), 1.0)

@@ -11,7 +11,8 @@ import pytest
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import HeadraceError, JobCancelledError
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.status import JobSnapshot, SavepointStatus
+from headrace.jobmanager.events import SavepointStatus
+from headrace.jobmanager.status import JobSnapshot
 from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
 from headrace.plan.explain import plan_diagram
 from headrace.reporters.sampler import JobSampler

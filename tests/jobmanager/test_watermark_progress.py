@@ -8,8 +8,9 @@ from headrace.client.progress import JobProgress
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.events import EpochStatistics
 from headrace.jobmanager.metrics import SplitProgress, WatermarkProgress, by_shown_name
-from headrace.jobmanager.status import EpochStatistics, JobStatusStore
+from headrace.jobmanager.status import JobStatusStore
 from tests.jobmanager.steady import SHARE, TIMES, Driven, Steady
 
 BACKLOG = 100 * SHARE

@@ -21,8 +21,9 @@ from headrace.common.batch import Batch
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
+from headrace.jobmanager.events import EpochStatistics, JobEvent
 from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS, CommitCoordinator
-from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
+from headrace.jobmanager.status import JobSnapshot
 
 RECORDS, EACH, SUBTASKS = 2_000, 50, 2
 _CLOCK_DIGITS = 64

@@ -26,7 +26,8 @@ from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import StreamFormat
 from headrace.jobmanager import checkpoints
-from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
+from headrace.jobmanager.events import EpochFailed, JobEvent
+from headrace.jobmanager.status import JobSnapshot
 from headrace.runtime.local import LocalRuntime
 from headrace.state import hashmap_backend
 from headrace.storage.folder import posix_folder

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 from headrace.common import Configuration
 from headrace.common.errors import InfrastructureError
-from headrace.jobmanager.status import (
+from headrace.jobmanager.events import (
     EpochFailed,
     EpochStatistics,
     JobEnd,
     JobEvent,
     JobRestart,
-    JobSnapshot,
     JobStart,
-    JobStatusStore,
     SavepointStatus,
 )
+from headrace.jobmanager.status import JobSnapshot, JobStatusStore
 from headrace.metrics.samples import MetricValue
 from headrace.reporters.sampler import JobSampler
 from headrace.reporters.spans import Span, SpanMaker

@@ -20,16 +20,16 @@ from headrace.client.progress import RATE, JobProgress, last_line, progress_line
 from headrace.common import wording
 from headrace.common.errors import OutputClosedError
 from headrace.common.logs import get_logger, prints_json
-from headrace.jobmanager.status import (
+from headrace.jobmanager.events import (
     EpochStatistics,
     JobEnd,
     JobEvent,
-    JobSnapshot,
     JobStart,
     RuntimeStarting,
     ServerStarted,
     SubmissionFailed,
 )
+from headrace.jobmanager.status import JobSnapshot
 
 _REFRESHES_PER_SECOND: Final = 4
 

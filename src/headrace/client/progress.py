@@ -11,8 +11,15 @@ from typing import Any, Final
 from headrace.common import wording
 from headrace.common.job_status import JobStatus
 from headrace.common.notebooks import framed
+from headrace.jobmanager.events import (
+    EpochStatistics,
+    JobEnd,
+    JobEvent,
+    JobStart,
+    RuntimeStarting,
+)
 from headrace.jobmanager.metrics import SplitProgress
-from headrace.jobmanager.status import EpochStatistics, JobEnd, JobEvent, JobSnapshot, JobStart, RuntimeStarting
+from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.registry import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
 
 RATE: Final = "records/s"

@@ -26,17 +26,16 @@ from headrace.common.pickling import pickle_by_value
 from headrace.connectors.driver_sink import CollectSink
 from headrace.graph.specs import MapSpec, OperatorSpec, SinkSpec, SourceSpec
 from headrace.graph.stream_graph import StreamGraph
-from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.runtime import Runtime
-from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.jobmanager.status import (
-    JobListener,
-    JobStatusStore,
+from headrace.jobmanager.events import (
     RuntimeStarted,
     RuntimeStarting,
     ServerStarted,
     SubmissionFailed,
 )
+from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.runtime import Runtime
+from headrace.jobmanager.settings import PlannedJob, job_settings
+from headrace.jobmanager.status import JobListener, JobStatusStore
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
 from headrace.runtime.local import LocalRuntime

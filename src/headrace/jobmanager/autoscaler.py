@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from headrace.common.logs import get_logger
-from headrace.jobmanager.status import EpochReleased, EpochStatistics, JobEvent, JobRestart, JobSnapshot
+from headrace.jobmanager.events import (
+    EpochReleased,
+    EpochStatistics,
+    JobEvent,
+    JobRestart,
+)
+from headrace.jobmanager.status import JobSnapshot
 from headrace.time.clock import Clock
 
 logger = get_logger(__name__)

@@ -29,6 +29,7 @@ from headrace.common.errors import (
 )
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.jobmanager.events import JobEnd
 from headrace.jobmanager.metrics import next_operator_counters, records_read
 from headrace.jobmanager.recovery import (
     check_compatible,
@@ -41,7 +42,6 @@ from headrace.jobmanager.recovery import (
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, Retention
 from headrace.jobmanager.sinks import JobSinks
-from headrace.jobmanager.status import JobEnd
 from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.background import compact
 from headrace.runtime.task.messages import EpochContext, TaskReport

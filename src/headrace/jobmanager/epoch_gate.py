@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from headrace.common.errors import JobExecutionError
-from headrace.jobmanager.status import EpochHeld, EpochReleased, JobEvent
+from headrace.jobmanager.events import EpochHeld, EpochReleased, JobEvent
 from headrace.runtime.task.messages import TaskReport
 
 _LOOK_SECONDS: Final = 0.2

@@ -21,6 +21,7 @@ from headrace.jobmanager.alignment import WatermarkAligner
 from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, next_manifest
 from headrace.jobmanager.epoch_gate import EpochGate, held_by
 from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.events import EpochHeld, EpochStatistics
 from headrace.jobmanager.history import running_parts, state_sizes
 from headrace.jobmanager.metrics import (
     FunctionMetrics,
@@ -34,7 +35,6 @@ from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
 from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, restore_sources
-from headrace.jobmanager.status import EpochHeld, EpochStatistics
 from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper
 from headrace.plan.job_plan import sources_to_wait_for
 from headrace.runtime.task.messages import (

@@ -36,7 +36,7 @@ from headrace.common.errors import (
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.logs import get_logger, with_fields
 from headrace.common.plugins import Plugin, PluginGroup
-from headrace.jobmanager.status import EpochFailed, FailuresRecorded, JobEvent
+from headrace.jobmanager.events import EpochFailed, FailuresRecorded, JobEvent
 from headrace.time.clock import Clock
 
 logger = get_logger(__name__)

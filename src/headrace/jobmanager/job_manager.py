@@ -29,7 +29,7 @@ from headrace.common.errors import (
 )
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
-from headrace.jobmanager import status as events
+from headrace.jobmanager import events
 from headrace.jobmanager.autoscaler import Autoscaler
 from headrace.jobmanager.checkpoints import (
     CheckpointCoordinator,
@@ -42,6 +42,7 @@ from headrace.jobmanager.control import CommandQueue, RequestWatch, SlotWatcher
 from headrace.jobmanager.epoch_gate import EpochGate
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
+from headrace.jobmanager.events import EpochStatistics, JobEnd
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkProgress, by_shown_name, counters_of
 from headrace.jobmanager.recovery import check_compatible, holds_state
@@ -50,7 +51,7 @@ from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, S
 from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
 from headrace.jobmanager.sinks import JobSinks
 from headrace.jobmanager.sources import SourceCoordinator
-from headrace.jobmanager.status import EpochStatistics, JobEnd, JobSnapshot, JobStatusStore
+from headrace.jobmanager.status import JobSnapshot, JobStatusStore
 from headrace.plan.job_plan import JobPlan
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.stored_job import StoredJob

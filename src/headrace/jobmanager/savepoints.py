@@ -30,7 +30,7 @@ from headrace.common.errors import (
 )
 from headrace.common.logs import get_logger, with_fields
 from headrace.jobmanager.epochs import JobExecution, JobServices
-from headrace.jobmanager.status import JobEvent, SavepointStatus
+from headrace.jobmanager.events import JobEvent, SavepointStatus
 from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
 from headrace.savepoint.metadata import (
     IN_PROGRESS,

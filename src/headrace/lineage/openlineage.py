@@ -16,7 +16,13 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, JobSupersededError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger, with_fields
-from headrace.jobmanager.status import EpochStatistics, JobEnd, JobEvent, JobSnapshot, JobStart
+from headrace.jobmanager.events import (
+    EpochStatistics,
+    JobEnd,
+    JobEvent,
+    JobStart,
+)
+from headrace.jobmanager.status import JobSnapshot
 from headrace.lineage.graph import LineageField, LineageGraph, LineageVertex, lineage_of
 
 if TYPE_CHECKING:

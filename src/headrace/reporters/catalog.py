@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from headrace.common.job_status import JobStatus
-from headrace.jobmanager.status import EpochStatistics, JobSnapshot
+from headrace.jobmanager.events import EpochStatistics
+from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics import registry
 from headrace.metrics.samples import MetricKind, MetricValue
 from headrace.metrics.scopes import ScopeKind

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.common.logs import get_logger, with_fields
 from headrace.common.plugins import Plugin
-from headrace.jobmanager.status import JobStart
+from headrace.jobmanager.events import JobStart
 from headrace.metrics.samples import MetricFilter, MetricKind, MetricSample
 from headrace.reporters.reporter import MetricReporter, ReporterContext, TraceContext, TraceReporter
 from headrace.reporters.settings import ADDITIONAL, DELIMITER, EXCLUDED, EXCLUDES, INCLUDES, INTERVAL, ReporterSettings

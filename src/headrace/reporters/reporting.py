@@ -9,7 +9,8 @@ from typing import Final
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.logs import get_logger
-from headrace.jobmanager.status import JobEnd, JobEvent, JobSnapshot, JobStart
+from headrace.jobmanager.events import JobEnd, JobEvent, JobStart
+from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.samples import MetricSample
 from headrace.reporters.reporter import MetricReporter, TraceReporter
 from headrace.reporters.reporter_threads import MetricThread, TraceThread

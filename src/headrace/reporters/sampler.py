@@ -11,8 +11,9 @@ from typing import Final
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.jobmanager.events import EpochStatistics
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
-from headrace.jobmanager.status import EpochStatistics, JobSnapshot
+from headrace.jobmanager.status import JobSnapshot
 from headrace.jobmanager.workload import COUNTERS
 from headrace.metrics.registry import EVENTS, SPLIT_WATERMARK, MetricGroupName, Summary
 from headrace.metrics.samples import MeterReading, MetricKind, MetricSample

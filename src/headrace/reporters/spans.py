@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from headrace.jobmanager.status import (
+from headrace.jobmanager.events import (
     EpochFailed,
     EpochStatistics,
     JobEnd,
     JobEvent,
     JobRestart,
-    JobSnapshot,
     JobStart,
     SavepointStatus,
 )
+from headrace.jobmanager.status import JobSnapshot
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 

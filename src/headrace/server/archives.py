@@ -9,7 +9,8 @@ from headrace.common import options
 from headrace.common.configuration import Configuration, masked
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.status import JobEvent, JobListener, JobSnapshot
+from headrace.jobmanager.events import JobEvent
+from headrace.jobmanager.status import JobListener, JobSnapshot
 from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
 from headrace.reporters.sampler import driver_place
 from headrace.storage.folder import Folder

@@ -17,7 +17,7 @@ from headrace.connectors.file_system.staging import PartChunk
 from headrace.datastream import BroadcastProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.datastream.state import MapStateDescriptor
-from headrace.jobmanager.status import EpochStatistics
+from headrace.jobmanager.events import EpochStatistics
 from headrace.storage.locations import open_storage
 from tests.reliability.support.canonical import row_sink
 from tests.reliability.support.checkpoints import manifests

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot, JobStart
+from headrace.jobmanager.events import EpochStatistics, JobEvent, JobStart
+from headrace.jobmanager.status import JobSnapshot
 
 
 class Reporter:

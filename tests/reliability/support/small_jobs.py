@@ -13,7 +13,7 @@ from headrace.common import Configuration, Row, Types, WatermarkStrategy
 from headrace.connectors.sink import Committer, Sink
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.status import EpochStatistics, JobStart
+from headrace.jobmanager.events import EpochStatistics, JobStart
 from tests.reliability.support.numbers import NumbersInSplits
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import CommitterContext, PreCommit, SinkWriter, WriterContext
-    from headrace.jobmanager.status import JobEvent, JobSnapshot
+    from headrace.jobmanager.events import JobEvent
+    from headrace.jobmanager.status import JobSnapshot
 
 SPLITS = 2
 COUNT = 500

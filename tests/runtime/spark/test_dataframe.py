@@ -15,7 +15,8 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, UnsupportedOperationError
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
+from headrace.jobmanager.events import EpochStatistics, JobEvent
+from headrace.jobmanager.status import JobSnapshot
 from tests.docs.documents import DOCS, example
 
 if TYPE_CHECKING:

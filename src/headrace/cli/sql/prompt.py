@@ -25,7 +25,8 @@ from headrace.cli.sql.client import SqlClient, Write
 from headrace.cli.sql.current_rows import CurrentRows
 from headrace.client.job_client import JobClient
 from headrace.common.errors import HeadraceError, JobCancelledError, shows_all
-from headrace.jobmanager.status import JobEvent, JobSnapshot, RuntimeStarting
+from headrace.jobmanager.events import JobEvent, RuntimeStarting
+from headrace.jobmanager.status import JobSnapshot
 from headrace.table import TableEnvironment, TableResult
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.options import MOST_ROWS

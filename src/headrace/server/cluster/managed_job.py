@@ -18,9 +18,10 @@ from headrace.common.errors import HeadraceError, InfrastructureError, JobCancel
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.jobmanager.events import JobEnd
 from headrace.jobmanager.failover import NextDelay
 from headrace.jobmanager.settings import restart_strategy
-from headrace.jobmanager.status import JobEnd, JobSnapshot, StatusChange
+from headrace.jobmanager.status import JobSnapshot, StatusChange
 from headrace.server.archives import of_document, read_archive, to_document, write_archive
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.cluster.processes import (

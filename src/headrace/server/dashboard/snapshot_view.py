@@ -11,9 +11,10 @@ from headrace.common import options
 from headrace.common.configuration import Configuration, masked, without_passwords
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.job_execution_result import JobFailure
+from headrace.jobmanager.events import EpochStatistics, SavepointStatus
 from headrace.jobmanager.history import HistoryPoint
 from headrace.jobmanager.metrics import MetricKey, SplitProgress
-from headrace.jobmanager.status import EpochStatistics, JobSnapshot, SavepointStatus
+from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.registry import (
     BACK_PRESSURED_RATE,
     BUSY_RATE,

@@ -7,7 +7,8 @@ from typing import Final
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.jobmanager.status import EpochStatistics, JobSnapshot, SavepointStatus
+from headrace.jobmanager.events import EpochStatistics, SavepointStatus
+from headrace.jobmanager.status import JobSnapshot
 from headrace.server.errors import not_found
 from headrace.server.models import checkpoints as models
 from headrace.server.models.checkpoints import StatsSummary, TaskCheckpointStatistics
