@@ -211,6 +211,30 @@ def test_a_job_is_scaled_down() -> None:
     client.stop().result(timeout=60)
 
 
+def test_a_parallelism_that_an_operator_cannot_have_leaves_the_job_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    env = environment(
+        **{
+            "parallelism.default": "1",
+            "job.autoscaler.metrics.window": "100 ms",
+            "job.autoscaler.stabilization.interval": "0",
+            "job.autoscaler.vertex.min-parallelism": "4",
+        }
+    )
+    source = DataGeneratorSource(lambda number: number, None, RateLimiterStrategy.per_second(500), Types.LONG())
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda number: number % 7, key_type=Types.LONG()).sum(0).set_max_parallelism(2).print()
+    client = env.execute_async()
+    until = time.monotonic() + 60
+    while "stays at 1: operator 'Sum'" not in caplog.text:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    completed = client.snapshot().completed
+    while client.snapshot().completed == completed:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    client.stop().result(timeout=60)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
