@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.common import RowKind
 from headrace.common.errors import ConfigurationError, UserFunctionError
+from headrace.log import Log
 from headrace.table import EnvironmentSettings, TableEnvironment
+from headrace.table.logical.errors import PlanningError
 
 
 @pytest.fixture
@@ -89,3 +92,29 @@ def test_conditions_of_the_time(tables: TableEnvironment, tmp_path: Path) -> Non
     create(tables, "payments", tmp_path / "in", past, "'expect.p.violations' = 'drop'", "'expect.q' = 'amount > 0'")
     assert rows(tables, "SELECT u, city FROM payments") == [("a", "x"), ("b", "y"), ("c", "z")]
     assert "expect=[" in tables.explain_sql("SELECT u FROM payments")
+
+
+def test_tables_that_are_looked_up(tables: TableEnvironment, tmp_path: Path) -> None:
+    create(tables, "payments", tmp_path / "in", POSITIVE)
+    tables.execute_sql("CREATE VIEW seen AS SELECT u, PROCTIME() AS now FROM payments")
+    with pytest.raises(PlanningError, match=r"'expect.positive'.*which a lookup does not look at"):
+        rows(tables, "SELECT p.city FROM seen JOIN payments FOR SYSTEM_TIME AS OF seen.now AS p ON seen.u = p.u")
+
+
+def test_deletions_among_upserts_pass(tables: TableEnvironment, tmp_path: Path) -> None:
+    Log.open(str(tmp_path / "log"), create=True).create_topic("sums", 1)
+    create(tables, "payments", tmp_path / "in")
+    (tmp_path / "in" / "payments.csv").write_text("a,1,x\nb,2,x\na,1,x\nc,4,x\n")
+    tables.get_config().set("headrace.epoch.max-records", "1")
+    for name, options in {"all": "", "checked": f", {POSITIVE}, {FAIL}"}.items():
+        tables.execute_sql(
+            f"CREATE TABLE {name}_sums (u STRING, amount BIGINT, PRIMARY KEY (u) NOT ENFORCED) WITH ("
+            f"'connector' = 'upsert-log', 'path' = '{tmp_path / 'log'}', 'topic' = 'sums', 'key.format' = 'json', "
+            f"'value.format' = 'json', 'scan.bounded.mode' = 'latest-offset'{options})"
+        )
+    once = "SELECT u, SUM(amount) FROM payments GROUP BY u HAVING COUNT(*) < 2"
+    tables.execute_sql(f"INSERT INTO all_sums {once}").wait()
+    with tables.execute_sql("SELECT u, amount FROM checked_sums").collect() as found:
+        changes = [(row.get_row_kind(), *row) for row in found]
+    assert (RowKind.DELETE, "a", 1) in changes
+    assert changes[-1] == (RowKind.INSERT, "c", 4)

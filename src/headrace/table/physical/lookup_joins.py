@@ -190,6 +190,12 @@ def _over_scan(relation: Relation, context: ConversionContext) -> PhysicalNode:
             f"table {'.'.join(relation.path)} cannot be looked up, only scanned: FOR SYSTEM_TIME AS OF a processing "
             "time needs a table of a connector such as 'filesystem', 'spark', 'database' or 'function'"
         )
+    if relation.expectations:
+        names = ", ".join(f"'expect.{each.name}'" for each in relation.expectations)
+        raise PlanningError(
+            f"table {'.'.join(relation.path)} expects something of its rows ({names}), which a lookup does not look "
+            "at: look up a table without these options, and let the query have a condition"
+        )
     return TableSourceScan(relation, source)
 
 
