@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.cli.settings import with_rest
+from headrace.common import Configuration, Types
 from headrace.common.errors import ConfigurationError
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.expressions import col
 from headrace.server import local_servers
 from tests.server.serving import wait_for
 
@@ -83,6 +86,19 @@ def test_the_only_job_of_this_machine_needs_no_name(served: Served, tmp_path: Pa
     wait_for(lambda: served.rest.get("jobs", job, "status")["status"] == "FINISHED")
     assert ran("list") == "no jobs run"
     assert "FINISHED" in ran("list", "--all")
+
+
+def test_info_tells_what_stands_out(served: Served) -> None:
+    configuration = Configuration.from_dict({"headrace.runtime": "local"})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1, -1], Types.LONG()).expect("positive", col(0) > 0, "hold").uid("gate").print().uid("out")
+    client = env.execute_async()
+    served.server.add(client, configuration)
+    wait_for(lambda: client.snapshot().held)
+    told = ran("info")
+    assert "Epoch 1 is held back" in told
+    assert "the expectation 'positive' is violated: col(0) > 0 is not true; record: -1" in told
+    client.cancel().result(timeout=60)
 
 
 def test_one_of_several_jobs_is_named(served: Served, tmp_path: Path) -> None:

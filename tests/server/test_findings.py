@@ -60,6 +60,12 @@ def failure(epoch: int = 7, age: int = 1_000, **more: Any) -> FailureView:
 SLOW = split(3, NOW - 60_000, is_slowest=True, read_at=NOW - 50_000)
 OTHERS = (split(0, NOW - 1_000), split(1, NOW - 1_500))
 FAILED = (StatusView("RUNNING", NOW - 1_000), StatusView("FAILED", NOW))
+VIOLATION = "operator 'gate' failed\n  Error: it is violated\n  record: -1\n  operator defined at job.py:3 in main"
+PROCESS_FAILED = replace(
+    failure(operator=None, subtask=None, record=None),
+    error="JobExecutionError",
+    message="its process has ended with exit code 1; its log ends:\nstarts\nerror: there is no job\nINFO: it ends",
+)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +84,16 @@ FAILED = (StatusView("RUNNING", NOW - 1_000), StatusView("FAILED", NOW))
         ),
         (job(failures=(failure(), failure(), failure())), "problem", "begun again 3 times in the last 10 minutes"),
         (job(held_epoch=9, held_for=("'amount' is -1",)), "problem", "Epoch 9 is held back"),
+        (
+            job(held_epoch=9, held_for=(VIOLATION,), running_epoch=9, running_since=NOW - 120_000),
+            "problem",
+            "operator 'gate' failed; Error: it is violated; record: -1. Release",
+        ),
+        (
+            job(history=FAILED, failures=(PROCESS_FAILED,)),
+            "problem",
+            "its process has ended with exit code 1: error: there is no job",
+        ),
         (job(running_epoch=5, running_since=NOW - 120_000), "problem", "Epoch 5 runs for 2 min 00 s"),
         (
             job(epochs=(epoch(committing=1.0, operating=1.0),) * 9),

@@ -18,7 +18,10 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.savepoints import EMPTY_PLACE
 from headrace.savepoint.requests import JobRequest
+from headrace.server import archives
 from headrace.server.client import RestClient, RestClientError
+from headrace.server.dashboard.findings import Finding, findings
+from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.local_servers import known_servers
 from headrace.server.settings import RestSettings
 
@@ -106,7 +109,7 @@ def run_list(address: str | None, configuration: Configuration, *, running: bool
 
 
 def run_info(job: str | None, address: str | None, configuration: Configuration) -> None:
-    """Print how a job fares, and a line for each of its operators."""
+    """Print how a job fares, what stands out in it, and a line for each of its operators."""
     known = served_job(job, address, configuration)
     details = known.client.get("jobs", known.id)
     checkpoints = known.client.get("jobs", known.id, "checkpoints")
@@ -117,6 +120,8 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
         told = f"checkpoint {latest['id']}, {wording.size(latest['state_size'])} of state"
         where = f", {latest['external_path']}" if latest.get("external_path") else ""
         console.print(Text(f"{told}{where}; {checkpoints['counts']['failed']} have failed"), soft_wrap=True)
+    for finding in _findings(known):
+        console.print(Text.assemble((finding.title, "bold"), f"\n  {finding.detail}"), soft_wrap=True)
     table = new_table("operator", "parallelism", "records in", "watermark (UTC)")
     for vertex in details["vertices"]:
         marks = known.client.get("jobs", known.id, "vertices", vertex["id"], "watermarks")
@@ -125,6 +130,12 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
         records = wording.number(vertex["metrics"]["read-records"])
         table.add_row(*map(Text, (vertex["name"], str(vertex["parallelism"]), records, mark)))
     console.print(table)
+
+
+def _findings(job: RemoteJob) -> list[Finding]:
+    """What stands out in a job, as its page has it."""
+    told = archives.of_document(job.client.get("jobs", job.id, "archive"))
+    return findings(job_view(told.snapshot, told.configuration, time.time_ns() // 1_000_000))
 
 
 def _headline(details: dict[str, Any]) -> Text:

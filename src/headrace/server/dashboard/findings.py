@@ -1,5 +1,6 @@
 """What stands out in a job: what an operator of it should look at first, each with its cause and what to do."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -34,6 +35,11 @@ _SKEWED: Final = 3.0
 
 _SKEWED_OF_FEW: Final = 1.6
 _FEWEST_RECORDS: Final = 1_000
+
+
+_LOG_FOLLOWS: Final = "; its log ends:"
+_ERROR: Final = re.compile(r"(?:[\w.]*(?:Error|Exception)|error): ")
+"""The line of an error in a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +98,39 @@ def _cause(failure: FailureView) -> str:
     """What went wrong, in which operator, at which line of the program and at which record."""
     where = "" if failure.operator is None else f"“{failure.operator}”, subtask {failure.subtask}: "
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
-    told = lines[1] if failure.operator is not None and len(lines) > 1 else f"{failure.error}: {' '.join(lines[:1])}"
+    told = lines[1] if failure.operator is not None and len(lines) > 1 else f"{failure.error}: {_reason(lines)}"
     at = next((f", {line}" for line in lines if line.startswith("at ")), "")
     record = "" if failure.record is None else f"; the record is {failure.record}"
     return f"{where}{told}{at}{record}"
 
 
+def _reason(lines: Sequence[str]) -> str:
+    """The first line of a message; of a process that has ended, with the error that its log ends with."""
+    first, log = "".join(lines[:1]), lines[1:]
+    if not first.endswith(_LOG_FOLLOWS):
+        return first
+    error = next((line for line in reversed(log) if _ERROR.match(line)), "see its log")
+    return f"{first.removesuffix(_LOG_FOLLOWS)}: {error}"
+
+
 def _held(job: JobView) -> Iterator[Finding]:
     """An epoch that waits before anything of it is published."""
     if job.held_epoch is not None:
-        detail = f"{first_line(' '.join(job.held_for[:1]))} Release publishes it; Stop drops it, and it is run again."
+        told = "".join(f"{_violation(text)}. " for text in job.held_for[:1])
+        detail = f"{told}Release publishes it; Stop drops it, and it is run again."
         title = f"Epoch {job.held_epoch:,} is held back: records of it violate expectations"
         yield Finding(PROBLEM, title, detail, "losses")
 
 
+def _violation(text: str) -> str:
+    """The operator, the expectation and the record of a violation, in one line."""
+    lines = (line.strip() for line in text.splitlines())
+    return "; ".join(line for line in lines if line and not line.startswith("operator defined at"))
+
+
 def _epochs(job: JobView) -> Iterator[Finding]:
     """An epoch that does not end, and time that goes elsewhere than to operators."""
-    if job.running_epoch is not None and not job.is_over:
+    if job.running_epoch is not None and job.held_epoch is None and not job.is_over:
         seconds = (job.now - job.running_since) / 1000
         usual = median(each.reading + each.shuffling + each.operating for each in job.epochs) if job.epochs else 0.0
         if seconds > max(_LONG_EPOCH_SECONDS, 5 * usual):
