@@ -13,11 +13,14 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.client.job_client import JobClient
-from headrace.common import Configuration, Duration, Encoder, Row, Time, Types, WatermarkStrategy
+from headrace.common import Configuration, Duration, Encoder, Row, SimpleStringSchema, Time, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, JobExecutionError, UserFunctionError
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream import DataStream, OutputTag, StreamExecutionEnvironment
+from headrace.datastream.connectors.base import MessageSerializationSchema
 from headrace.datastream.connectors.file_system import FileSink
+from headrace.datastream.connectors.log import LogSink
 from headrace.datastream.quality import (
     distinct_share,
     freshness,
@@ -32,6 +35,7 @@ from headrace.datastream.quality import (
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.expressions import col
 from headrace.jobmanager.events import EpochHeld
+from headrace.log import Log
 from headrace.testing import JobHarness
 
 PAYMENT = Types.ROW_NAMED(["user", "amount"], [Types.STRING(), Types.DOUBLE()])
@@ -165,6 +169,27 @@ def test_a_job_that_ends_before_an_epoch_is_released_holds_it_back_again(
         wait_for(lambda: again.snapshot().held is None or again.snapshot().end)
     again.get_job_execution_result().result(timeout=60)
     assert published(tmp_path / "out") == 1000
+
+
+@pytest.mark.parametrize(
+    ("violations", "guarantee", "is_told"),
+    [
+        ("hold", DeliveryGuarantee.AT_LEAST_ONCE, True),
+        ("drop", DeliveryGuarantee.AT_LEAST_ONCE, False),
+        ("fail", DeliveryGuarantee.EXACTLY_ONCE, False),
+    ],
+)
+def test_sinks_that_do_not_wait_for_the_end_of_an_epoch_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, violations: Any, guarantee: DeliveryGuarantee, is_told: bool
+) -> None:
+    Log.open(str(tmp_path / "log"), create=True).create_topic("texts", 1)
+    texts = MessageSerializationSchema("texts", SimpleStringSchema())
+    sink = LogSink.builder().set_log(str(tmp_path / "log")).set_record_serializer(texts)
+    env = local()
+    expected = env.from_collection(["a"], Types.STRING()).expect("short", lambda text: len(text) < 2, violations)
+    expected.sink_to(sink.set_delivery_guarantee(guarantee).build()).name("out")
+    env.execute()
+    assert ("AT_LEAST_ONCE, and sends records before the expectations of their epoch (short)" in caplog.text) is is_told
 
 
 # --- measures ---------------------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from headrace.common.notebooks import is_notebook, with_cells
 from headrace.common.options import ROCKSDB_OPTIONS
 from headrace.common.pickling import pickle_by_value
 from headrace.connectors.driver_sink import CollectSink
+from headrace.connectors.sink import DeliveryGuarantee
+from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import MapSpec, OperatorSpec, SinkSpec, SourceSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.jobmanager.events import (
@@ -36,6 +38,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.jobmanager.status import JobListener, JobStatusStore
+from headrace.operators.expectations import OnViolation
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
 from headrace.runtime.local import LocalRuntime
@@ -182,6 +185,7 @@ def _job_manager(
     current_defaults().submitted.append(plan.name)
     _warn_of_unseen_results(graph)
     _warn_of_losses(graph)
+    _warn_of_early_output(graph)
     if configuration.get(options.CHECKPOINT_DIR) is not None:
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
@@ -491,6 +495,24 @@ def _warn_of_unseen_results(graph: StreamGraph) -> None:
             "nothing takes the results of %s, which runs all the same: end the stream in print() or sink_to(), or "
             "begin with a new environment, StreamExecutionEnvironment.get_execution_environment()",
             with_cells(", ".join(ends)),
+        )
+
+
+def _warn_of_early_output(graph: StreamGraph) -> None:
+    """A sink without transactions has sent the records of an epoch when an expectation fails it, or holds it back."""
+    withholds = (OnViolation.FAIL, OnViolation.HOLD)
+    gates = [node for node in graph if isinstance(node.spec, ExpectationSpec) and node.spec.on_violation in withholds]
+    early = [
+        node
+        for node in graph
+        if isinstance(node.spec, SinkSpec) and node.spec.sink.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+    ]
+    if gates and early:
+        logger.warning(
+            "%s is AT_LEAST_ONCE, and sends records before the expectations of their epoch (%s) are known to be met: "
+            "with EXACTLY_ONCE it publishes none before",
+            early[0].name,
+            ", ".join(node.name for node in gates),
         )
 
 
