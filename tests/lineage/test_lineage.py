@@ -72,12 +72,17 @@ def test_datasets_have_the_names_of_openlineage(
     ("location", "namespace", "name"),
     [
         ("s3://bucket", "s3://bucket", "/"),
+        ("s3://bucket/a#1/part-?.csv", "s3://bucket", "a#1/part-?.csv"),
+        ("hdfs:///a", "hdfs://", "a"),
+        ("file:/a", "file", "/a"),
+        ("file:///a", "file", "/a"),
+        ("a: b", "file", "a: b"),
         ("s3://key:secret@bucket/a?secret_key=secret", "s3://bucket", "a"),
         ("sftp://token@host:22/a", "sftp://host:22", "a"),
         ("abfs://container@account.dfs.core.windows.net/a", "abfss://container@account.dfs.core.windows.net", "a"),
     ],
 )
-def test_datasets_do_not_tell_who_reads_them(location: str, namespace: str, name: str) -> None:
+def test_names_of_files_leave_out_who_reads_them(location: str, namespace: str, name: str) -> None:
     assert file_dataset(location) == LineageDataset(namespace, name)
 
 

@@ -35,12 +35,13 @@ class LineageDataset:
 
 def file_dataset(location: str) -> LineageDataset:
     """The dataset of a path or a URI of files; what a URI says of who reads them is no part of it."""
-    parts = urlsplit(location)
-    if not parts.netloc or parts.scheme in ("", "file"):
-        return LineageDataset("file", location.removeprefix("file://") or "/")
+    parts = urlsplit(location, allow_fragments=False)
+    if "://" not in location or parts.scheme == "file":
+        return LineageDataset("file", location.removeprefix("file:").removeprefix("//") or "/")
     scheme = _USUAL_SCHEMES.get(parts.scheme, parts.scheme)
     authority = parts.netloc if scheme in _WITH_CONTAINERS else parts.netloc.rpartition("@")[2]
-    return LineageDataset(f"{scheme}://{authority}", parts.path.strip("/") or "/")
+    pattern = f"?{parts.query}" if parts.query and "=" not in parts.query else ""
+    return LineageDataset(f"{scheme}://{authority}", f"{parts.path}{pattern}".strip("/") or "/")
 
 
 def topic_datasets(namespace: str, topics: Iterable[str]) -> tuple[LineageDataset, ...]:
