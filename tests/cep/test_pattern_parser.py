@@ -79,6 +79,7 @@ def test_a_text_is_the_pattern_that_it_came_from() -> None:
     [
         ("", "name of a stage", 0),
         ("a b", "expected next, followed_by, within or the end", 2),
+        ("a followedBy b", "the end: did you mean followed_by?", 2),
         ("a next", "name of a stage", 6),
         ("a next within 5 s", "name of a stage", 7),
         ("a:smal next b", "there is no condition 'smal': did you mean small", 2),

@@ -87,7 +87,8 @@ class _Parser(Generic[P]):
         if skip is not None:
             self.at = len(self.tokens) - 1
         if self._now.kind != "end":
-            raise self._error("expected next, followed_by, within or the end")
+            hint = alike(self._now.text, _RESERVED)
+            raise self._error(f"expected next, followed_by, within or the end{hint}")
         unused = sorted(set(self.conditions) - self.used)
         if unused:
             raise refused(f"the pattern {self.text!r} names no condition {', '.join(unused)}")

@@ -97,7 +97,11 @@ def _text_of(condition: Given[Any]) -> str:
         return condition
     if isinstance(condition, Expression):
         return repr(condition)
-    raise InvalidProgramError(f"the condition {condition!r} is no expression over columns, and has no text")
+    name = getattr(condition, "__qualname__", None) or type(condition).__qualname__
+    raise InvalidProgramError(
+        f"the condition {name} is no expression over columns, and has no text: say it with col(...), or send the "
+        "PatternRule itself"
+    )
 
 
 def _of_mapping(told: object) -> PatternRule:

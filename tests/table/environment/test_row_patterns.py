@@ -277,6 +277,7 @@ def test_all_rows_have_the_columns_of_partition_and_order_then_measures_then_the
 
 
 REFUSED = {
+    "MEASURES v AS m PATTERN (^ A) DEFINE A AS TRUE": r"a pattern with \^ or \$",
     "MEASURES v AS m ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A) DEFINE A AS TRUE": "WITH UNMATCHED ROWS is not",
     "MEASURES v AS id ALL ROWS PER MATCH PATTERN (A) DEFINE A AS TRUE": "'id' is the name of another column",
     "MEASURES v AS m PATTERN (A B) DEFINE A AS NEXT(A.v) > 1": "NEXT looks at a row that has not been matched",
@@ -295,3 +296,12 @@ REFUSED = {
 def test_what_is_refused_says_why(tables: TableEnvironment, clauses: str) -> None:
     with pytest.raises((PlanningError, HeadraceError), match=REFUSED[clauses]):
         rows(tables, TENS, "m", clauses)
+
+
+def test_a_timestamp_that_is_no_time_attribute_is_told_how_to_become_one() -> None:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    tables.execute_sql("CREATE TABLE plain (t TIMESTAMP(3), v INT) WITH ('connector' = 'datagen')")
+    clauses = "ORDER BY t MEASURES A.v AS m PATTERN (A) DEFINE A AS A.v > 1"
+    with pytest.raises(HeadraceError) as failed:
+        tables.execute_sql(f"SELECT * FROM plain MATCH_RECOGNIZE ({clauses})")
+    assert "'t' is no time attribute: declare WATERMARK FOR `t`" in str(failed.value)

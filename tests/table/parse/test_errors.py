@@ -71,6 +71,14 @@ ADVICE = {
     "SELECT EXTRACT(YEARS FROM ts)": "Write YEAR.",
     "SELECT id AS value FROM t": "VALUE is a reserved word; as a name it is written in backticks: `value`.",
     "SELECT id value FROM t": "VALUE is a reserved word; as a name it is written in backticks: `value`.",
+    "SELECT a AS at FROM t": "AT is a reserved word; as a name it is written in backticks: `at`.",
+    "SELECT a AS order FROM t": "ORDER is a reserved word; as a name it is written in backticks: `order`.",
+    "SELECT ts AT TIME ZONE 'UTC' FROM t": (
+        "There is no AT TIME ZONE: use CONVERT_TZ(text, from, to), or a TIMESTAMP_LTZ and table.local-time-zone."
+    ),
+    "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.x PATTERN (A) DEFINE A AS A.x > 1)": (
+        "A measure has a name: write AS and the name."
+    ),
     "SELECT timestamp, id FROM t": "TIMESTAMP is a reserved word; as a name it is written in backticks: `timestamp`.",
     "SELECT id FROM t WHERE date > 1": "DATE is a reserved word; as a name it is written in backticks: `date`.",
     "SELECT STRING_AGG(a, ',') FROM t": "Write LISTAGG(text, separator).",

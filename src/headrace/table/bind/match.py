@@ -66,6 +66,9 @@ class MatchBinder:
         partition_by = tuple(self._key(each) for each in node.partition_by)
         order_by = self._order()
         goes_beyond = PatternCheck(self.context).goes_beyond_flink(node.pattern)
+        if node.at_begin or node.at_end:
+            reason = "a pattern with ^ or $, the first and the last row of a partition, is not supported"
+            self.context.defer(node, reason, "Leave them out. Flink takes them, and ignores them.")
         if node.all_rows_option is queries.RowsPerMatch.WITH_UNMATCHED:
             advice = "Write ALL ROWS PER MATCH, and find the other rows with NOT EXISTS."
             self.context.defer(node, "WITH UNMATCHED ROWS is not supported", advice)
@@ -137,13 +140,22 @@ class MatchBinder:
             for item in items
         ]
         if not keys or keys[0].descending or not self._is_time(keys[0].index):
-            time = "a rowtime or PROCTIME() column" if self.context.is_streaming else "a timestamp"
             self.context.defer(
                 items[0] if items else self.node,
                 "MATCH_RECOGNIZE takes rows in the order of time, and ORDER BY begins with something else",
-                f"Write ORDER BY with {time} first, ascending.",
+                self._advice_about_time(keys),
             )
         return tuple(keys)
+
+    def _advice_about_time(self, keys: Sequence[SortKey]) -> str:
+        column = self.source.schema[keys[0].index] if keys else None
+        if column is not None and self.context.is_streaming and is_in(column.type, TIMESTAMPS) and column.time is None:
+            return (
+                f"'{column.name}' is no time attribute: declare WATERMARK FOR `{column.name}` AS `{column.name}` - "
+                "INTERVAL '5' SECOND in the table, and read that without an operation by which the attribute is lost."
+            )
+        time = "a rowtime or PROCTIME() column" if self.context.is_streaming else "a timestamp"
+        return f"Write ORDER BY with {time} first, ascending."
 
     def _is_time(self, index: int) -> bool:
         column = self.source.schema[index]

@@ -82,6 +82,9 @@ _TYPES_OF_LITERALS: Final = frozenset({"DATE", "TIME", "TIMESTAMP"})
 _CLAUSES: Final = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "AS", END, ")"})
 """Clauses that often follow a superfluous comma."""
 
+_BEHIND_MEASURES: Final = frozenset({",", "PATTERN", "ONE", "ALL", "AFTER"})
+"""What follows a measure of ``MATCH_RECOGNIZE``."""
+
 _ADVICE: Final = {
     "!=": "Write <>.",
     "[": "Write ARRAY[...].",
@@ -89,7 +92,6 @@ _ADVICE: Final = {
     "EXCLUDE": "Frames exclude no rows.",
     "DEFAULT": "Columns have no default values: INSERT INTO t (a, b) leaves the others NULL.",
     "INTO": "Write INSERT INTO table SELECT ...",
-    "AT": "There is no AT TIME ZONE: use CONVERT_TZ(text, from, to), or a TIMESTAMP_LTZ and table.local-time-zone.",
     "DATETIME": "Write TIMESTAMP(3).",
     "STRING_AGG": "Write LISTAGG(text, separator).",
     "GROUP_CONCAT": "Write LISTAGG(text, separator).",
@@ -190,7 +192,16 @@ def _advice(expected: Sequence[str], previous: Token | None, token: Token, follo
     if token.kind == NAME and STRING in expected and NAME not in expected:
         return f"Write it in single quotes: '{token.text}'."
     pair = _PAIRS.get((before, token.kind)) or _PAIRS.get((token.kind, following.kind))
-    return pair or _ADVICE.get(token.kind) or _about_name(expected, token)
+    return pair or _about_alias(expected, before, token) or _ADVICE.get(token.kind) or _about_name(expected, token)
+
+
+def _about_alias(expected: Sequence[str], before: str, token: Token) -> str | None:
+    """Advice about a reserved word behind ``AS``, and about a measure without ``AS``."""
+    if before == "AS" and NAME in expected and token.kind in RESERVED:
+        return _quoted_name(token)
+    if expected[0] == "AS" and AN_OPERATOR in expected and token.kind in _BEHIND_MEASURES:
+        return "A measure has a name: write AS and the name."
+    return None
 
 
 def _about_name(expected: Sequence[str], token: Token) -> str | None:
@@ -205,6 +216,9 @@ def _quoted_name(token: Token) -> str:
 
 
 _PAIRS: Final = {
+    ("AT", "TIME"): (
+        "There is no AT TIME ZONE: use CONVERT_TZ(text, from, to), or a TIMESTAMP_LTZ and table.local-time-zone."
+    ),
     ("=", "="): "Write = once.",
     (":", ":"): "Write CAST(... AS type).",
     ("-", ">"): "There are no functions as arguments.",
