@@ -165,8 +165,10 @@ def test_a_job_that_ends_before_an_epoch_is_released_holds_it_back_again(
     again = held_job(tmp_path / "out", **settings)
     for _ in range(2):
         wait_for(lambda: again.snapshot().held)
+        held = again.snapshot().held
+        assert held is not None
         assert CliRunner().invoke(app, ["release", str(tmp_path / "checkpoints")]).exit_code == 0
-        wait_for(lambda: again.snapshot().held is None or again.snapshot().end)
+        wait_for(partial(_is_over, again, held))
     again.get_job_execution_result().result(timeout=60)
     assert published(tmp_path / "out") == 1000
 
