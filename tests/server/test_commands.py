@@ -98,6 +98,8 @@ def test_info_tells_what_stands_out(served: Served) -> None:
     told = ran("info")
     assert "Epoch 1 is held back" in told
     assert "the expectation 'positive' is violated: col(0) > 0 is not true; record: -1" in told
+    result = CliRunner().invoke(app, ["checkpoint", "--timeout", "0.2"])
+    assert (result.exit_code, "waiting: epoch 1 is held back" in result.output) == (1, True)
     client.cancel().result(timeout=60)
 
 

@@ -234,6 +234,11 @@ def _triggered(
     """Ask a job for something, and wait for the outcome."""
     job = asked.served()
     trigger = job.client.ask(method, ("jobs", job.id, what), query, body)["request-id"]
+    held = job.client.get("jobs", job.id, "held-epoch")["epoch"]
+    if held is not None:
+        by_directory.tell(
+            f"waiting: epoch {held} is held back until headrace release publishes it; headrace info says why"
+        )
     return job.client.outcome("jobs", job.id, outcome, trigger, timeout=asked.timeout)
 
 

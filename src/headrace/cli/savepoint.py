@@ -79,7 +79,7 @@ def run_dispose(savepoint: str, configuration: Configuration) -> None:
 def _answered(directory: str, wanted: JobRequest, configuration: Configuration, timeout: float) -> JobAnswer:
     storage = open_storage(directory, options=configuration.storage_options())
     _wait_for_begin(storage, min(timeout, _START_SECONDS))
-    waiting = partial(_tell, f"waiting for the job in {storage} to take the request, {timeout:g} s at most")
+    waiting = partial(tell, f"waiting for the job in {storage} to take the request, {timeout:g} s at most")
     answer = ask(storage, wanted, accept_seconds=timeout, timeout_seconds=timeout, still_waiting=waiting)
     if answer.error:
         raise SavepointError(answer.error)
@@ -104,12 +104,13 @@ def _wait_for_begin(directory: Folder, seconds: float) -> None:
                 f"{options.CHECKPOINT_DIR.key}"
             )
         if not is_told:
-            _tell(f"no job has begun in {directory} yet: waiting for one, {seconds:g} s at most")
+            tell(f"no job has begun in {directory} yet: waiting for one, {seconds:g} s at most")
             is_told = True
         time.sleep(_LOOK_SECONDS)
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """Print a line to the standard error."""
     Console(stderr=True).print(Text(text), soft_wrap=True)
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
-from headrace.table import DataTypes, Row, TableEnvironment
+from headrace.table import DataTypes, EnvironmentSettings, Row, TableEnvironment
 from headrace.table.bind import SqlValidationError
 from headrace.table.bind.user_functions import logical_type
 from headrace.table.udf import AggregateFunction, FunctionContext, ScalarFunction, TableFunction, udaf, udf, udtaf, udtf
@@ -407,6 +407,15 @@ def test_wrong_calls_are_refused(query: str, message: str) -> None:
     tables.create_temporary_function("keep", Keep())
     with pytest.raises(HeadraceError, match=message):
         tables.execute_sql(query)
+
+
+def test_a_function_that_a_built_in_one_hides_is_called_by_its_path() -> None:
+    tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    tables.create_temporary_function("split", udtf(lambda text: [(text, 1)], result_types=["STRING", "INT"]))
+    whole = "`default_catalog`.`default_database`.`split`"
+    with pytest.raises(SqlValidationError, match="The built-in SPLIT hides yours: call `default_catalog`"):
+        tables.execute_sql("SELECT * FROM TABLE(split('a'))")
+    assert rows(tables, f"SELECT * FROM TABLE({whole}('a'))") == [("a", 1)]
 
 
 def _fails(*_: Any) -> int:

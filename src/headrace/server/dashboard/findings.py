@@ -117,7 +117,7 @@ def _held(job: JobView) -> Iterator[Finding]:
     """An epoch that waits before anything of it is published."""
     if job.held_epoch is not None:
         told = "".join(f"{_violation(text)}. " for text in job.held_for[:1])
-        detail = f"{told}Release publishes it; Stop drops it, and it is run again."
+        detail = f"{told}Release publishes it; Cancel drops it, and the job runs it again when it goes on."
         title = f"Epoch {job.held_epoch:,} is held back: records of it violate expectations"
         yield Finding(PROBLEM, title, detail, "losses")
 

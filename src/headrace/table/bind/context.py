@@ -96,6 +96,14 @@ class BindContext:
             created = self.catalogs.function(names)
         return None if created is None else self._user_function(created, node)
 
+    def advice_about_hidden(self, node: Path) -> str | None:
+        """What to do where a built-in function hides one of the catalog, which has its name; None where it does not."""
+        names, catalogs = node.texts, self.catalogs
+        if len(names) > 1 or catalogs.system_function(names) is not None or catalogs.function(names) is None:
+            return None
+        whole = ".".join(f"`{part}`" for part in catalogs.qualify(names))
+        return f"The built-in {names[0].upper()} hides yours: call {whole}(...), or create a temporary system function."
+
     def _user_function(self, created: CatalogFunction, node: Path) -> FunctionDefinition:
         if created.language != "PYTHON":
             reason = f"function '{node}' is written in {created.language}: {created.class_name}"

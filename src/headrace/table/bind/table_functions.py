@@ -77,7 +77,8 @@ class TableFunctionBinder:
             return self._user_defined(node, function)
         if function is not None:
             reason = f"'{node.function}' is not a table function: it returns a value, not rows"
-            raise self.context.error(node.function, reason, f"Write SELECT {node.function}(...).")
+            advice = self.context.advice_about_hidden(node.function) or f"Write SELECT {node.function}(...)."
+            raise self.context.error(node.function, reason, advice)
         raise self.context.error(
             node.function,
             f"no table function '{node.function}' is known",
