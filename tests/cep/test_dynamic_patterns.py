@@ -143,7 +143,7 @@ WRONG = [
     ('{"id": "x", "pattern": "a", "verson": 1}', "no field 'verson': did you mean version"),
     ('{"id": "x", "pattern": "a", "version": 0}', "a whole number from 1 on"),
     ('{"id": "x", "pattern": "a followed b"}', "in the pattern: expected next, followed_by"),
-    ('{"id": "x", "pattern": "a", "conditions": {"a": "f1 <"}}', "in the expression: invalid syntax"),
+    ('{"id": "x", "pattern": "a", "conditions": {"a": "f1 <"}}', "in the expression: invalid syntax: f1 <"),
     ('{"id": "x", "pattern": "a", "conditions": {"a": "f9 < 1"}}', "f9"),
     ('{"id": "x", "pattern": "a", "conditions": {"a": "f1 + 1"}}', "takes a condition"),
     ('{"id": "x", "pattern": "a", "conditions": {"a": "__import__(\'os\')"}}', "there is no function '__import__'"),
@@ -171,10 +171,10 @@ def test_a_wrong_rule_is_counted_where_there_is_no_side_output(caplog: pytest.Lo
         harness.add_sink("found", patterns.process(Told(), str).name("patterns"))
 
     with JobHarness(build) as harness:
-        harness.push("rules", "no rule", timestamp=0)
+        harness.push("rules", "no rule")
         harness.finish()
         assert harness.metrics()["patterns.numRulesRejected"] == 1
-    assert "a rule is JSON" in caplog.text
+    assert "from the beginning on: no rule was rejected: a rule is JSON" in caplog.text
 
 
 def test_a_rule_that_comes_late_holds_from_the_watermark_on() -> None:

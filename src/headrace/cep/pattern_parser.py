@@ -176,7 +176,9 @@ class _Parser(Generic[P]):
         try:
             added: P = getattr(pattern, method)(*arguments)
         except HeadraceError as error:
-            raise self._error(str(error).partition("\n")[0]) from None
+            reason = str(error).partition("\n")[0]
+            condition = arguments[0] if method in ("where", "until") else None
+            raise self._error(f"{reason}: {condition}" if isinstance(condition, str) else reason) from None
         return added
 
     # --- words ---

@@ -233,7 +233,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         """Tells, in one subtask, of a record of the stream of rules that changes nothing."""
         if not self._is_open or self.context.subtask:
             return
-        where = f"the rules of {self.context.name} (uid {self.context.uid}), from {rule.time} on"
+        since = "the beginning" if rule.time <= MIN_WATERMARK + 1 else rule.time
+        where = f"the rules of {self.context.name} (uid {self.context.uid}), from {since} on"
         if self._rejected is None:
             self.count(RULES_REJECTED)
             logger.warning("%s: %s was rejected: %s", where, rule.text, rule.reason)
