@@ -177,6 +177,9 @@ class ClockOfSinks:
     def monotonic(self) -> float:
         return self.now
 
+    def time_ns(self) -> int:
+        return int(self.now * 1_000_000_000)
+
     def pass_by(self, seconds: float) -> None:
         self.now += seconds
 

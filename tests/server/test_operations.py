@@ -107,7 +107,7 @@ def test_the_same_trigger_is_begun_once(served: Served, tmp_path: Path) -> None:
 
 
 def test_programs_of_java_are_refused_with_what_to_do(served: Served) -> None:
-    with pytest.raises(RestClientError, match="headrace run --rest"):
+    with pytest.raises(RestClientError, match="headrace run -d"):
         served.rest.ask("POST", ("jobs",), body={"jobGraph": "x" * 3_000_000})
 
 

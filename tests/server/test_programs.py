@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click import unstyle
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
@@ -197,7 +198,7 @@ def test_a_submission_has_no_options_without_effect(tmp_path: Path) -> None:
     for option in ("--rest", "--no-progress", "--traceback"):
         result = CliRunner().invoke(app, ["run", "-d", option, str(tmp_path / "job.py")])
         assert result.exit_code == 2
-        assert "leave out --rest" in " ".join(result.output.replace("│", "").split())
+        assert "leave out --rest" in " ".join(unstyle(result.output).replace("│", "").split())
 
 
 def test_without_submission_nothing_is_taken(tmp_path: Path) -> None:

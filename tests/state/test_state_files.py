@@ -114,7 +114,7 @@ def test_a_task_without_state_needs_no_file(storage: Folder) -> None:
     job.begin()
     (ref,) = job.end()
     assert storage.names() == []
-    assert HashMapTaskStates.open(storage, [VersionRef(1, 0, 0)], 1, 0, {}).size_in_bytes() == 0
+    assert HashMapTaskStates.open(storage, [VersionRef(1, 0, 0)], 1, 0, {}).sizes() == {}
     assert job._open(0).ref == ref
 
 

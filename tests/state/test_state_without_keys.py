@@ -348,7 +348,7 @@ def test_of_an_operator_that_is_not_in_the_task_nothing_is_kept() -> None:
     subtasks.end()
     owners = {"another": StateOwner(1, MAX_PARALLELISM, WITHOUT_KEYS, before=1)}
     task = HashMapTaskStates.open(subtasks.storage, subtasks.refs, 1, 0, owners)
-    assert not task.size_in_bytes()
+    assert task.sizes() == {}
 
 
 def with_ttl(descriptor: StateDescriptor) -> StateDescriptor:

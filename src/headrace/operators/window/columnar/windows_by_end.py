@@ -174,7 +174,7 @@ class _StoreStatistics:
     """
 
     known: KeyDictionary = field(default_factory=KeyDictionary)
-    most_waiting: int = _WAITING_ROWS
+    most_waiting: int = field(default_factory=lambda: _WAITING_ROWS)
 
     @property
     def nbytes(self) -> int:
