@@ -9,7 +9,16 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from headrace.cep import CEP, AfterMatchSkipStrategy, IterativeCondition, Pattern, SimpleCondition, WithinType
+from headrace.cep import (
+    CEP,
+    AfterMatchSkipStrategy,
+    GroupPattern,
+    IterativeCondition,
+    Pattern,
+    PatternStream,
+    SimpleCondition,
+    WithinType,
+)
 from headrace.cep.compiler import compile_pattern
 from headrace.common import Duration
 from headrace.common.errors import (
@@ -277,6 +286,20 @@ PATTERNS: Any = CEP.pattern(StreamExecutionEnvironment.get_execution_environment
 def test_names_of_flink_and_of_streams_are_answered(ask: Callable[[], Any], said: str) -> None:
     with pytest.raises(UnknownNameError, match=said) as caught:
         ask()
+    assert f"at {__file__}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: Pattern("a"), r"write Pattern.begin\(name\)"),  # type: ignore[call-arg]
+        (lambda: GroupPattern(name="a"), r"give a pattern to begin\(\)"),  # type: ignore[call-arg]
+        (lambda: PatternStream("a"), r"write CEP.pattern\(stream, pattern\)"),  # type: ignore[call-arg, arg-type]
+    ],
+)
+def test_classes_that_are_not_called_say_what_makes_one(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(InvalidTypeError, match=said) as caught:
+        call()
     assert f"at {__file__}" in str(caught.value)
 
 

@@ -62,6 +62,25 @@ def test_conditions_and_windows_may_change() -> None:
         assert len(harness.results("found")) == 1  # what waited is judged by the new condition
 
 
+def test_matches_of_many_keys_go_on_after_a_restart_at_another_parallelism() -> None:
+    cards = [f"card {number}" for number in range(1_000)]
+    fields = {"card": str, "amount": float}
+    with JobHarness(job(two_stages(), fields), parallelism=2) as harness:
+        harness.push_all("payments", [(card, 0.5) for card in cards], [1_000] * len(cards))
+        harness.advance_watermark("payments", 1_500)
+        harness.run_epoch()
+        assert len(harness.partial_matches("pattern")) == len(cards)
+        checkpoint = harness.checkpoint()
+    with JobHarness(job(two_stages(), fields), parallelism=3, restore=checkpoint) as harness:
+        harness.push_all("payments", [(card, 900.0) for card in cards[::2]], [2_000] * 500)
+        harness.advance_watermark("payments", 2_000)
+        harness.run_epoch()
+        assert sorted(held.key for held in harness.partial_matches("pattern")) == sorted(cards[1::2])
+        assert sorted(harness.results("found")) == sorted(
+            f"[[Row(card={card!r}, amount=0.5)], [Row(card={card!r}, amount=900.0)]]" for card in cards[::2]
+        )
+
+
 def test_other_stages_are_refused() -> None:
     changed = job(two_stages(then="huge"), {"card": str, "amount": float})
     with (

@@ -6,7 +6,8 @@ Only the time of a match that waits for time to pass depends on the watermarks t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from headrace.expressions import col
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
 from tests.invariance.driver import Cut, Event, Job, deaths, examples, per_key, run
-from tests.invariance.test_two_inputs import DISORDER, splits_in_bounds
+from tests.invariance.test_two_inputs import DISORDER, at_times
 
 TOLD = Types.TUPLE([Types.STRING(), Types.STRING()])
 TIMED_OUT = OutputTag("timed-out", TOLD)
@@ -132,7 +133,18 @@ def without_times(found: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return {key: [one[:-1] for one in of_key] for key, of_key in found.items()}
 
 
-events_in_order = splits_in_bounds(1).map(lambda splits: [(key, n, FIRST + time) for key, n, time in splits[0]])
+def in_order(steps: Sequence[tuple[str, int, int, int]]) -> list[Event]:
+    """Events of which none is late, after the beginning of time."""
+    return [(key, value, FIRST + time) for key, value, time in at_times(steps)]
+
+
+steps = st.tuples(
+    st.sampled_from("ab"), st.sampled_from([1, 2, 3, 4, 6, 8]), st.integers(0, 3), st.integers(0, DISORDER)
+)
+events_in_order = st.lists(steps, min_size=8, max_size=20).map(in_order)
+"""Few keys and mostly small values, close to one another: matches are begun when an epoch ends."""
+
+short_epochs = st.builds(replace, deaths, shares=st.lists(st.integers(2, 6), min_size=1, max_size=3).map(tuple))
 
 
 @examples(
@@ -140,8 +152,8 @@ events_in_order = splits_in_bounds(1).map(lambda splits: [(key, n, FIRST + time)
     events=events_in_order,
     name=st.sampled_from(sorted(PATTERNS)),
     are_columns=st.booleans(),
-    is_batch=st.booleans(),
-    cut=deaths,
+    is_batch=st.sampled_from([False, False, False, True]),
+    cut=short_epochs,
 )
 def test_what_a_pattern_finds(events: list[Event], name: str, are_columns: bool, is_batch: bool, cut: Cut) -> None:
     """Records of one split keep their order, so all that happens to a key is known."""

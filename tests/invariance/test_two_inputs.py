@@ -135,10 +135,11 @@ DISORDER = 5
 def splits_in_bounds(number: int) -> st.SearchStrategy[list[list[Event]]]:
     """Splits whose records are never late."""
     steps = st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.integers(0, 4), st.integers(0, DISORDER))
-    return st.lists(st.lists(steps, max_size=15).map(_at_times), min_size=1, max_size=number)
+    return st.lists(st.lists(steps, max_size=15).map(at_times), min_size=1, max_size=number)
 
 
-def _at_times(steps: Sequence[tuple[str, int, int, int]]) -> list[Event]:
+def at_times(steps: Sequence[tuple[str, int, int, int]]) -> list[Event]:
+    """Events of steps: the key, the value, by how much time goes on, and how far the event is behind."""
     newest, events = 0, []
     for key, value, step, behind in steps:
         newest += step

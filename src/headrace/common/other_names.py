@@ -5,13 +5,14 @@ in :mod:`headrace.common.pyflink_names`. :mod:`headrace.common.public_module` gi
 """
 
 import difflib
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 from headrace.common.call_site import caller, warn_caller
-from headrace.common.errors import MissingNameError, UnknownNameError, hides_engine
+from headrace.common.errors import InvalidTypeError, MissingNameError, UnknownNameError, hides_engine, refused
 from headrace.common.pyflink_names import MEMBERS, PLAIN
 
 C = TypeVar("C", bound=type)
@@ -441,6 +442,14 @@ A class that is listed without any names still says which of its own names is li
 WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {"DataStream": _ON_STREAMS, "DataStreamSink": _ON_SINKS}
 """By the name of a class: setters that only warn, and why."""
 
+MADE_BY: Final[Mapping[str, str]] = {
+    "GroupPattern": "give a pattern to begin(), next(), followed_by() or followed_by_any() in the place of a name",
+    "Pattern": "write Pattern.begin(name)",
+    "PatternStream": "write CEP.pattern(stream, pattern)",
+    "TableEnvironment": "write TableEnvironment.create(settings)",
+}
+"""By the name of a class that programs do not call: what makes one."""
+
 _CALLS: Final = {
     **{name: f'{name}("{{field}}")' for name in ("sum", "min", "max", "avg", "first", "last")},
     **dict.fromkeys(("count", "size", "len"), "count()"),
@@ -455,15 +464,34 @@ _CALLS: Final = {
 
 
 def answers_other_names(cls: type) -> None:
-    """Gives a class the setters without effect and the answers that the tables have for it.
+    """Gives a class the setters without effect and the answers that the tables have for it, and for calls of it.
 
     ``hasattr`` and completion do not see the answers. What PyFlink has is a :class:`MissingNameError`, anything else an
     :class:`UnknownNameError`, with the names that are alike where there are any.
     """
     for name, reason in WITHOUT_EFFECT.get(cls.__name__, _NOTHING).items():
         setattr(cls, name, _warning(cls, name, reason))
+    if cls.__name__ in MADE_BY:
+        cls.__init__ = _constructor(cls)  # type: ignore[misc]
     if cls.__name__ in OTHER_NAMES:
         cls.__getattr__ = _answer  # type: ignore[attr-defined]
+
+
+def _constructor(cls: type) -> Callable[..., None]:
+    """The constructor of a class, which says what makes one when it is called with other arguments than its own."""
+    make: Callable[..., None] = vars(cls)["__init__"]
+
+    @hides_engine
+    @functools.wraps(make)
+    def construct(self: object, *args: Any, **kwargs: Any) -> None:
+        try:
+            make(self, *args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # it is not about the call
+                raise
+            raise refused(f"{cls.__name__} is not called: {MADE_BY[cls.__name__]}", InvalidTypeError) from None
+
+    return construct
 
 
 @hides_engine

@@ -218,3 +218,16 @@ def test_a_job_that_is_started_again_goes_on_with_its_matches(name: str, monkeyp
     assert len(reads) > len(given)
     assert found[0] == found[1]
     assert len(found[0]) > 5
+
+
+def test_a_condition_of_a_variable_without_rows_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Flink takes it in silence, and rows of the variable that was meant are not checked."""
+    given = [["tick", "+I", ["x", price, price, f"2024-05-01 10:00:0{second}"]] for second, price in ((1, 5), (2, 2))]
+    pattern = "PATTERN (A B) DEFINE A AS A.px = 5, b AS b.px < 0"
+    assert [row[:3] for row in rows_of(pattern, given)] == [("x", 5, 2)]
+    (warning,) = [record.message for record in caplog.records if "DEFINE" in record.message]
+    first, *_, last = warning.split("\n")
+    assert first.startswith(
+        "without effect: DEFINE has a condition of 'b', which is no variable of PATTERN, at line 1, "
+    )
+    assert last == "Did you mean B?"

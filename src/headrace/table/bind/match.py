@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.logical_types import ArrayType, IntervalType, LogicalType, MapType, MultisetType, TypeRoot
+from headrace.common.logs import get_logger
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.pattern_scalars import PatternScalars, navigated
 from headrace.table.bind.scopes import Scope
@@ -31,6 +32,8 @@ from headrace.table.parse.tree.node import Name
 if TYPE_CHECKING:
     from headrace.table.bind.context import BindContext
     from headrace.table.bind.queries import QueryBinder
+
+logger = get_logger(__name__)
 
 Pattern = str | PatternGroup | PatternQuantity | PatternExclusion
 
@@ -99,6 +102,15 @@ class MatchBinder:
                 if name.text not in self.variables:
                     advice = misspelt(name.text, self.variables)
                     raise self.context.error(name, f"unknown pattern variable '{name}'", advice)
+        self._warn_of_definitions()
+
+    def _warn_of_definitions(self) -> None:
+        """Warn of conditions of variables that no row is mapped to, which Flink takes."""
+        for name in (each.variable for each in self.node.definitions):
+            if name.text not in self.variables:
+                reason = f"without effect: DEFINE has a condition of '{name}', which is no variable of PATTERN,"
+                unused = [each for each in self.variables if each not in self.defined]
+                logger.warning("%s", self.context.unplanned(name, reason, misspelt(name.text, unused)))
 
     def _check_distinct(self, names: Sequence[Name], others: Iterable[str]) -> None:
         taken = set(others)

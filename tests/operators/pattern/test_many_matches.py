@@ -1,0 +1,226 @@
+"""Many partial matches, of one key and of a key each: what is read, decoded and written of them is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.cep import Pattern, PatternProcessFunction
+from headrace.cep.compiler import compile_pattern
+from headrace.common.batch import Batch
+from headrace.common.call_site import UNKNOWN_CALL_SITE
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.typeinfo import Types
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
+from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
+from headrace.operators.pattern import stored_matches
+from headrace.operators.pattern.match_results import PatternFunction
+from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
+from headrace.operators.pattern.patterns_at_work import FixedPattern
+from headrace.state.hashmap_backend import HashMapOperatorStates
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.runs import ALL_HASHES, Run, RunStore
+
+SMALL, OTHER, LARGE = 1.0, 5.0, 9.0
+WINDOW: Final = 10_000_000
+BEGIN: Final = 1_000
+SLOW: Final = (pytest.mark.slow, pytest.mark.timeout(900))
+
+
+class Event(NamedTuple):
+    key: int
+    price: float
+    number: int
+
+
+EVENT = Types.of(Event)
+
+
+def small_then_large() -> Pattern[Any]:
+    small: Pattern[Any] = Pattern.begin("small").where("price < 2.0")
+    return small.followed_by("large").where("price > 8.0").within(WINDOW)
+
+
+class Told(PatternProcessFunction):
+    """Notes the key and the numbers of the events of each match."""
+
+    def __init__(self) -> None:
+        self.matches: list[tuple[int, int, int]] = []
+
+    def process_match(self, match: Mapping[str, list[Any]], ctx: PatternProcessFunction.Context) -> Iterator[int]:
+        ((small,), (large,)) = match["small"], match["large"]
+        self.matches.append((small.key, small.number, large.number))
+        yield small.number
+
+
+class Epochs:
+    """The operator of one subtask, each epoch with another instance, as after a restart.
+
+    Attributes:
+        matches: what the last epoch has found.
+        done: of the last epoch, the stored rows that were found and decoded, and the rows and bytes of new runs.
+        runs: the state by store.
+    """
+
+    def __init__(self, pattern: Pattern[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.matches: list[tuple[int, int, int]] = []
+        self.done: Counter[str] = Counter()
+        self.runs: dict[str, Sequence[Run]] = {}
+        self._automaton, self._codec = compile_pattern(pattern), KeyCodec.for_type(Types.LONG())
+        self._number, self._watermark = 0, MIN_WATERMARK
+        find, decode, append, replace = RowsOfKeys.find, stored_matches._state, RunStore.append, RunStore.replace
+
+        def counted_find(rows: RowsOfKeys, keys: KeyColumn) -> StoredRows:
+            found = find(rows, keys)
+            self.done["found"] += len(found)
+            return found
+
+        def counted_decode(columns: Sequence[list[int]], place: int) -> Any:
+            self.done["decoded"] += len(columns[0])
+            return decode(columns, place)
+
+        def counted_append(store: RunStore, table: Any, meta: dict[str, Any]) -> Run | None:
+            return self._written(append(store, table, meta))
+
+        def counted_replace(store: RunStore, runs: Sequence[Run], table: Any, meta: dict[str, Any]) -> Run | None:
+            return self._written(replace(store, runs, table, meta))
+
+        monkeypatch.setattr(RowsOfKeys, "find", counted_find)
+        monkeypatch.setattr(stored_matches, "_state", counted_decode)
+        monkeypatch.setattr(RunStore, "append", counted_append)
+        monkeypatch.setattr(RunStore, "replace", counted_replace)
+
+    def run(self, keys: Any, price: float, time: int, watermark: int | None = None) -> None:
+        """An epoch with an event of each of some keys, all of one price and time; their numbers count up."""
+        self.done.clear()
+        stores = {name: RunStore(name, ALL_HASHES, runs) for name, runs in self.runs.items()}
+        states = HashMapOperatorStates("c", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))
+        states.bind_key_codec(self._codec)
+        told = Told()
+        function = PatternFunction(told, Types.LONG(), {}, handles_timeout=False, has_timestamps=True)
+        operator = PatternOperator(FixedPattern(self._automaton, EVENT), function, (), EVENT, PatternSettings())
+        operator.open(OperatorContext("c", "c", 0, 1, 128, UNKNOWN_CALL_SITE, optional_state=states), self)
+        states.begin_epoch(self._watermark, 0)
+        operator.begin_epoch(EpochScope(0, 0, self._watermark))
+        if len(keys):
+            operator.process(0, self._batch(np.asarray(keys, np.int64), price, time))
+        self._watermark = time if watermark is None else watermark
+        operator.advance_watermark(self._watermark)
+        operator.end_epoch()
+        states.end_epoch()
+        self.runs = {name: store.runs for name, store in stores.items()}
+        self.matches = told.matches
+
+    def rows(self, store: str = stored_matches.STORE) -> int:
+        return sum(run.rows for run in self.runs[store])
+
+    def file_bytes(self) -> int:
+        """The bytes of all state in its files."""
+        return sum(piece.size for runs in self.runs.values() for run in runs for piece in run.section.encoded())
+
+    def _batch(self, keys: Any, price: float, time: int) -> KeyedBatch:
+        count = len(keys)
+        numbers = np.arange(self._number, self._number + count)
+        self._number += count
+        columns = [pa.array(keys), pa.array(np.full(count, price)), pa.array(numbers)]
+        batch = Batch(
+            EVENT,
+            np.full(count, time),
+            np.full(count, self._watermark),
+            columns=pa.record_batch(columns, [*Event._fields]),
+        )
+        return KeyedBatch.of(batch, self._codec.from_array(columns[0]))
+
+    def _written(self, run: Run | None) -> Run | None:
+        if run is not None:
+            self.done["rows written"] += run.rows
+            self.done["bytes written"] += sum(piece.size for piece in run.section.encoded())
+        return run
+
+    def emit(self, batch: Batch) -> None:
+        """Take results, which the function has noted."""
+
+    def advance_watermark(self, watermark: int) -> None:
+        assert watermark == self._watermark
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=SLOW)])
+def test_what_begins_beside_many_matches_of_a_key_decodes_none_of_them(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = Epochs(small_then_large(), monkeypatch)
+    epochs.run([7] * count, SMALL, BEGIN)
+    for more in range(1, 4):
+        epochs.run([7], SMALL, BEGIN + more)
+        assert epochs.done["decoded"] == 0
+        assert epochs.rows() == count + more
+    epochs.run([7, 8], OTHER, BEGIN + 5)
+    assert epochs.done["decoded"] == epochs.done["rows written"] == 0, "the events satisfy no condition"
+    assert not epochs.matches
+    epochs.run([7], LARGE, BEGIN + 6)
+    assert epochs.done["decoded"] == count + 3, "each once"
+    small = [*range(count + 3)]
+    assert epochs.matches == [(7, number, count + 5) for number in small]
+    epochs.run([7], LARGE, BEGIN + 7)
+    assert not epochs.matches
+
+
+def test_a_function_is_called_once_for_an_event_whatever_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: Counter[str] = Counter()
+
+    def is_small(event: Any) -> bool:
+        calls["small"] += 1
+        return bool(event.price < 2)
+
+    def is_large(event: Any) -> bool:
+        calls["large"] += 1
+        return bool(event.price > 8)
+
+    small: Pattern[Any] = Pattern.begin("small").where(is_small)
+    epochs = Epochs(small.followed_by("large").where(is_large).within(WINDOW), monkeypatch)
+    epochs.run([7] * 500, SMALL, BEGIN)
+    calls.clear()
+    epochs.run([7], OTHER, BEGIN + 1)
+    epochs.run([7], LARGE, BEGIN + 2)
+    assert calls == {"small": 2, "large": 2}
+    assert len(epochs.matches) == 500
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=SLOW)])
+def test_of_many_keys_an_epoch_reads_and_writes_those_that_it_touches(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = Epochs(small_then_large(), monkeypatch)
+    epochs.run(range(count), SMALL, BEGIN)
+    assert epochs.rows() == count
+    assert epochs.file_bytes() <= 150 * count
+    epochs.run([12], OTHER, BEGIN + 1)
+    assert epochs.done == {"found": 1}, "the event satisfies no condition"
+    epochs.run([12], SMALL, BEGIN + 2)
+    assert (epochs.done["found"], epochs.done["decoded"]) == (1, 1)
+    assert epochs.done["rows written"] <= 3, "both matches of the key, and when the second one times out"
+    assert epochs.done["bytes written"] < 4_000, "of which most are schemas"
+    some = range(0, count, count // 100)
+    epochs.run(some, LARGE, BEGIN + 3)
+    assert (epochs.done["found"], epochs.done["decoded"]) == (len(some), len(some))
+    assert epochs.done["rows written"] <= 2 * len(some) + 4
+    assert sorted(epochs.matches) == [(key, key, count + 2 + place) for place, key in enumerate(some)]
+    epochs.run(some, LARGE, BEGIN + 4)
+    assert not epochs.matches
+    epochs.run([12], LARGE, BEGIN + 5)
+    assert [match[:2] for match in epochs.matches] == [(12, 12), (12, count + 1)]
+
+
+def test_matches_of_many_keys_time_out_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = Epochs(small_then_large(), monkeypatch)
+    epochs.run(range(5_000), SMALL, BEGIN)
+    epochs.run([], SMALL, BEGIN, watermark=BEGIN + WINDOW)
+    assert epochs.done["decoded"] == 0
+    epochs.run(range(5_000), LARGE, BEGIN + WINDOW + 1)
+    assert not epochs.matches
+    assert epochs.done["found"] == 0
