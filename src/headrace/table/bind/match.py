@@ -85,6 +85,7 @@ class MatchBinder:
             node.after_variable.text if node.after_variable is not None else None,
             self._within(),
             tuple(self.subsets.items()),
+            (node.at_begin, node.at_end),
             all_rows=bool(node.all_rows),
             with_empty=node.all_rows_option is not queries.RowsPerMatch.OMIT_EMPTY,
         )

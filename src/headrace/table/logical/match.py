@@ -112,6 +112,7 @@ class MatchClauses(Part):
         after_variable: the variable of ``SKIP TO FIRST`` and ``SKIP TO LAST``.
         within: the longest time of a match, which it does not reach; None for any.
         subsets: names for several variables.
+        is_anchored: whether the pattern began with ``^``, and whether it ended with ``$``.
         finds_preferred: whether the match is the preferred one of SQL:2016, since Flink does not take the pattern.
         all_rows: whether the result has a row for each row of a match, or one for the match.
         with_empty: whether it has one for a match without rows.
@@ -126,6 +127,7 @@ class MatchClauses(Part):
     after_variable: str | None = None
     within: Scalar | None = None
     subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    is_anchored: tuple[bool, bool] = (False, False)
     finds_preferred: bool = False
     all_rows: bool = False
     with_empty: bool = True

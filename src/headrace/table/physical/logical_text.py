@@ -227,8 +227,8 @@ def _match(match: Match) -> Terms:
     yield "allRows", str(clauses.all_rows).lower()
     yield "after", after_text(clauses, is_logical=True)
     yield "pattern", pattern_text(clauses.pattern)
-    yield "isStrictStarts", "false"
-    yield "isStrictEnds", "false"
+    yield "isStrictStarts", str(clauses.is_anchored[0]).lower()
+    yield "isStrictEnds", str(clauses.is_anchored[1]).lower()
     if clauses.within is not None:
         yield "interval", _text(clauses.within)
     subsets = (f"[{', '.join(names)}]" for _, names in clauses.subsets)
