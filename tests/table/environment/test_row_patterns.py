@@ -277,7 +277,6 @@ def test_all_rows_have_the_columns_of_partition_and_order_then_measures_then_the
 
 
 REFUSED = {
-    "MEASURES v AS m PATTERN (^ A) DEFINE A AS TRUE": r"a pattern with \^ or \$",
     "MEASURES v AS m ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A) DEFINE A AS TRUE": "WITH UNMATCHED ROWS is not",
     "MEASURES v AS id ALL ROWS PER MATCH PATTERN (A) DEFINE A AS TRUE": "'id' is the name of another column",
     "MEASURES v AS m PATTERN (A B) DEFINE A AS NEXT(A.v) > 1": "NEXT looks at a row that has not been matched",
@@ -305,3 +304,12 @@ def test_a_timestamp_that_is_no_time_attribute_is_told_how_to_become_one() -> No
     with pytest.raises(HeadraceError) as failed:
         tables.execute_sql(f"SELECT * FROM plain MATCH_RECOGNIZE ({clauses})")
     assert "'t' is no time attribute: declare WATERMARK FOR `t`" in str(failed.value)
+
+
+def test_anchors_are_ignored_as_in_flink_with_a_warning(
+    tables: TableEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    clauses = "MEASURES v AS m PATTERN (^ A $) DEFINE A AS TRUE"
+    anchored = rows(tables, TENS, "m", clauses)
+    assert anchored == rows(tables, TENS, "m", clauses.replace("^ A $", "A"))
+    assert "^ and $, the first and the last row of a partition, are ignored" in caplog.text

@@ -70,8 +70,8 @@ class MatchBinder:
         order_by = self._order()
         goes_beyond = PatternCheck(self.context).goes_beyond_flink(node.pattern)
         if node.at_begin or node.at_end:
-            reason = "a pattern with ^ or $, the first and the last row of a partition, is not supported"
-            self.context.defer(node, reason, "Leave them out. Flink takes them, and ignores them.")
+            reason = "^ and $, the first and the last row of a partition, are ignored in a pattern, as in Flink"
+            logger.warning("%s", self.context.error(node, reason, "Leave them out."))
         if node.all_rows_option is queries.RowsPerMatch.WITH_UNMATCHED:
             advice = "Write ALL ROWS PER MATCH, and find the other rows with NOT EXISTS."
             self.context.defer(node, "WITH UNMATCHED ROWS is not supported", advice)
