@@ -95,6 +95,7 @@ def test_info_tells_what_stands_out(served: Served) -> None:
     client = env.execute_async()
     served.server.add(client, configuration)
     wait_for(lambda: client.snapshot().held)
+    assert "RUNNING, epoch 1 held" in ran("list")
     told = ran("info")
     assert "Epoch 1 is held back" in told
     assert "the expectation 'positive' is violated: col(0) > 0 is not true; record: -1" in told

@@ -84,6 +84,18 @@ class RemoteJob:
         """Whether it has ended."""
         return self.line["state"] in _ENDED
 
+    @property
+    def status(self) -> str:
+        """Its status, and the epoch that is held back, if one is."""
+        state = str(self.line["state"])
+        if state != "RUNNING":
+            return state
+        try:
+            held = self.client.get("jobs", self.id, "held-epoch")["epoch"]
+        except RestClientError:  # Flink's own servers hold no epochs
+            return state
+        return state if held is None else f"{state}, epoch {held} held"
+
 
 def run_list(address: str | None, configuration: Configuration, *, running: bool, every: bool) -> None:
     """Print a line for each job.
@@ -103,7 +115,7 @@ def run_list(address: str | None, configuration: Configuration, *, running: bool
     table = new_table("job", "name", "status", "since (UTC)", "served at")
     for job in wanted:
         since = datetime.fromtimestamp(job.line["start-time"] / 1000, UTC)
-        cells = (job.id, job.line["name"], job.line["state"], f"{since:%F %T}", job.client.address)
+        cells = (job.id, job.line["name"], job.status, f"{since:%F %T}", job.client.address)
         table.add_row(*map(Text, cells))
     console.print(table)
 
