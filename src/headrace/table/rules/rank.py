@@ -117,7 +117,7 @@ def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
     over = relation.input if project is None else project.input
     if not isinstance(over, OverAggregate) or len(over.calls) != 1 or over.calls[0].function not in RANKS:
         return relation
-    if purpose.is_batch and over.calls[0].function == "ROW_NUMBER":
+    if purpose.is_batch and purpose.is_shown and over.calls[0].function == "ROW_NUMBER":
         return relation
     condition = relation.condition if project is None else substituted(relation.condition, project.expressions)
     column = len(over.input.schema)
