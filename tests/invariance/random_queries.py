@@ -237,7 +237,9 @@ def deduplicate(drawing: Drawing, view: View, name: str) -> View | None:
     if not keys:
         return None
     way, time = drawing.chance.choice(["ASC", "DESC"]), "rt" if drawing.is_batch else drawing.chance.choice(["rt", "p"])
-    order = Text(f"{time} {way}", f"rt {way}, id {way}" if time == "rt" else f"id {way}")
+    whole = f"rt {way}, id {way}" if time == "rt" else f"id {way}"
+    # In batch mode a time is a column like any other, and which of equal rows comes first is nobody's promise.
+    order = Text(whole if drawing.is_batch else f"{time} {way}", whole)
     number = text(f"ROW_NUMBER() OVER (PARTITION BY {listed(keys)} ORDER BY {{}}) AS rn", order)
     inner = text("(SELECT *, {} FROM {}) AS ranked", number, drawing.source(view))
     stays = drawing.is_batch or way == "ASC"
