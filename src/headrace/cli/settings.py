@@ -16,7 +16,7 @@ PlanFormat = Literal["text", "mermaid", "svg", "json"]
 """How ``explain`` shows a job."""
 
 LineageFormat = Literal["text", "mermaid", "json"]
-"""How ``lineage`` shows the datasets of a job."""
+"""The output formats of ``lineage``."""
 
 SavepointKind = Literal["canonical", "native"]
 """What a savepoint consists of."""

@@ -74,7 +74,7 @@ TRACE_REPORTER_NAMESPACE: Final = "traces.reporter."
 """The same of reporters of spans."""
 
 OPENLINEAGE_NAMESPACE: Final = "openlineage.transport."
-"""What the transport of OpenLineage's client is told."""
+"""The namespace of options of the transport of OpenLineage's client."""
 
 _COUNT: Final = integer(1, 2**31 - 1)
 

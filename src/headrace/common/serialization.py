@@ -66,7 +66,7 @@ class DeserializedBatch:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCheck:
-    """What becomes of a schema of a job beside that of a registry.
+    """The outcome of comparing a schema of a job with that of a registry.
 
     Attributes:
         subject: the subject in the registry.

@@ -1,4 +1,4 @@
-"""What operators ask of topics: how much comes, how much is kept, and who is behind."""
+"""The state of topics and consumer groups: throughput, retention, lag and health."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -63,11 +63,11 @@ class TopicMonitor(ABC):
 
     @abstractmethod
     def look(self) -> TopicsState:
-        """What there is now."""
+        """Read the present state."""
 
 
 class Health(Enum):
-    """What is wrong with a consumer group on a topic."""
+    """The health of a consumer group on a topic."""
 
     OK = "ok"
     BEHIND = "falls behind"
@@ -115,7 +115,7 @@ class GroupReport:
 
 
 def topic_reports(before: TopicsState, after: TopicsState) -> list[TopicReport]:
-    """What has become of topics between two moments."""
+    """Compare topics at two moments."""
     seconds = max(1e-3, after.time - before.time)
     found = []
     for name, state in sorted(after.topics.items()):
@@ -125,7 +125,7 @@ def topic_reports(before: TopicsState, after: TopicsState) -> list[TopicReport]:
 
 
 def group_reports(before: TopicsState, after: TopicsState) -> list[GroupReport]:
-    """What has become of consumer groups between two moments."""
+    """Compare consumer groups at two moments."""
     found = []
     for group, state in sorted(after.groups.items()):
         for topic in sorted({partition.topic for partition in state.offsets} & after.topics.keys()):

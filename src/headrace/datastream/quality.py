@@ -263,7 +263,7 @@ class _Compare(KeyedProcessFunction):
 
 
 def freshness(stream: DataStream[Any], every: Time | Duration) -> DataStream[Row]:
-    """How long no record has come: a row of ``time``, ``records`` and ``silent_for`` after each interval.
+    """Reports how long no record has come: a row of ``time``, ``records`` and ``silent_for`` after each interval.
 
     The clock of the job counts, and the rows begin with the first record. Where records stop coming, the rows go on
     from the second interval without any::
