@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from headrace.operators import user_code
 from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
 
 _TRACED = """
@@ -80,3 +81,25 @@ def test_an_interrupt_of_work_that_has_just_ended_is_not_raised_later() -> None:
     finally:
         stop.set()
         other.join()
+
+
+def test_an_interrupt_that_python_drops_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    ask = user_code._raise_in_thread
+
+    def dropped_once(thread: int, error: object) -> None:
+        asked.append(thread)
+        if len(asked) != 2:  # the second is that of leaving, which a callback of the garbage collector may have got
+            ask(thread, error)
+
+    monkeypatch.setattr(user_code, "_raise_in_thread", dropped_once)
+    interruption = InterruptibleRun()
+    with pytest.raises(EpochCancelledError):
+        interruption.run(lambda: _interrupt_from_outside(interruption))
+    assert len(asked) == 3
+
+
+def _interrupt_from_outside(interruption: InterruptibleRun) -> None:
+    other = threading.Thread(target=interruption.interrupt)
+    other.start()
+    other.join()

@@ -121,12 +121,14 @@ def _swallow_interrupt() -> None:
 
     Taking it back (``PyThreadState_SetAsyncExc`` with NULL) would leave the interpreter's flag for it set, in Python
     3.11 and 3.12 for as long as the process lives: every call looks at it then, and under a tracer never ends. So it is
-    replaced by one of its kind, which is raised and caught.
+    replaced by one of its kind, which is raised and caught. It may be raised where Python drops what is raised, in a
+    callback of the garbage collector, say; so it is asked for until it arrives here.
     """
     try:
-        _raise_in_thread(threading.get_ident(), EpochCancelledError)
         while True:
-            pass
+            _raise_in_thread(threading.get_ident(), EpochCancelledError)
+            for _ in range(1_000):
+                pass
     except EpochCancelledError:
         return
 
