@@ -62,15 +62,13 @@ _OTHERS = _EVENTS.replace("TABLE events", "TABLE others")
 
 _PAIRS = "SELECT a.`key`, a.`value` AS v, b.`value` AS w FROM"
 
-_NEWEST = """CREATE VIEW newest AS SELECT `key`, `time`, `value` FROM
-    (SELECT *, ROW_NUMBER() OVER (PARTITION BY `key` ORDER BY `time` DESC) AS r FROM others) WHERE r = 1"""
+_VERSIONS = _OTHERS.replace("WATERMARK", "PRIMARY KEY (`key`) NOT ENFORCED, WATERMARK")
 
 
-def _join(relations: str, *views: str) -> SqlWork:
+def _join(relations: str, others: str = _OTHERS) -> SqlWork:
     """A join of the events with the same events, which are read a second time."""
     totals = {"rows": "COUNT(*)", "left": "SUM(v)", "right": "SUM(w)"}
-    sink = "`key` BIGINT, v DOUBLE, w DOUBLE"
-    return SqlWork((_EVENTS, _OTHERS), f"{_PAIRS} {relations}", sink, totals, views=views)
+    return SqlWork((_EVENTS, others), f"{_PAIRS} {relations}", "`key` BIGINT, v DOUBLE, w DOUBLE", totals)
 
 
 def _in_windows(table: str) -> str:
@@ -87,7 +85,9 @@ JOINS: Mapping[str, SqlWork] = {
         f"{_in_windows('events')} AS a JOIN {_in_windows('others')} AS b ON a.`key` = b.`key` AND a.window_start = "
         "b.window_start AND a.window_end = b.window_end"
     ),
-    "temporal join": _join("events AS a JOIN newest FOR SYSTEM_TIME AS OF a.`time` AS b ON a.`key` = b.`key`", _NEWEST),
+    "temporal join": _join(
+        "events AS a JOIN others FOR SYSTEM_TIME AS OF a.`time` AS b ON a.`key` = b.`key`", _VERSIONS
+    ),
 }
 
 FUNCTIONS = _work(
