@@ -51,6 +51,18 @@ def test_a_file_is_executed_and_its_jobs_awaited(tmp_path: Path, capsys: pytest.
     assert "+I[20]" in capsys.readouterr().out.splitlines()
 
 
+def test_commands_between_statements() -> None:
+    with client() as (session, lines):
+        assert session.run("SHOW DATABASES; -- one\nhelp;\nCLEAR;SHOW CATALOGS")
+        shown = "\n".join(lines)
+        assert shown.index("default_database") < shown.index("HELP; CLEAR; QUIT;") < shown.index("default_catalog")
+        lines.clear()
+        assert not session.run("SHOW CATALOGS; /* that is all */ Exit ; SHOW DATABASES;")
+        assert not any("database" in line for line in lines)
+        with pytest.raises(HeadraceError, match="line 2, column 1"):
+            session.run("HELP;\nSELEC 1")
+
+
 def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     init, job = tmp_path / "init.sql", tmp_path / "job.sql"
     init.write_text(NUMBERS)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from headrace.cli.sql.commands import HELP, ClientCommand, without_commands
 from headrace.cli.sql.current_rows import RemainingRows
 from headrace.common.call_site import CallSite, asked_for_at
 from headrace.common.configuration import Configuration
@@ -69,21 +70,36 @@ class SqlClient:
         self.write = write
         self._set: list[sql.Insert] | None = None
 
-    def run(self, text: str, name: str | None = None) -> None:
-        """Execute the statements of a script; stop at the first error.
+    def run(self, text: str, name: str | None = None) -> bool:
+        """Execute the statements and commands of a script; stop at the first error, and at ``QUIT``.
 
         Args:
             text: the script.
             name: the name of its file, for errors.
 
+        Returns:
+            Whether to go on; False after ``QUIT``.
+
         Raises:
-            SqlParseError: when one has a syntax error; then none is executed.
+            SqlParseError: when a statement has a syntax error; then none is executed.
             HeadraceError: when one cannot be executed, or its job fails.
         """
-        source = SqlSource(text, name)
-        for statement in parse_script(text, name):
-            with asked_for_at(_place(statement, source)):
-                self._execute(statement, source)
+        source, (statements, found) = SqlSource(text, name), without_commands(text)
+        steps: list[tuple[int, Statement | ClientCommand]] = [*found]
+        steps += [(statement.start, statement) for statement in parse_script(statements, name)]
+        for _, step in sorted(steps, key=lambda step: step[0]):
+            if step is ClientCommand.QUIT:
+                return False
+            if isinstance(step, ClientCommand):
+                self._obey(step)
+            else:
+                with asked_for_at(_place(step, source)):
+                    self._execute(step, source)
+        return True
+
+    def _obey(self, command: ClientCommand) -> None:
+        if command is ClientCommand.HELP:
+            self.write(HELP)
 
     def wait(self) -> None:
         """Wait until all jobs that were started have ended.

@@ -46,11 +46,8 @@ def run_sql(
 
     def body() -> None:
         with importing_from(Path() if file is None else file.parent):
-            _run_file(client, init)
-            if file is None:
-                client.run(sys.stdin.read())
-            else:
-                _run_file(client, file)
+            if _run_file(client, init):
+                _ = client.run(sys.stdin.read()) if file is None else _run_file(client, file)
             client.wait()
 
     first = file or init or Path("-")
@@ -69,16 +66,16 @@ def _at_prompt(tables: TableEnvironment, init: Path | None) -> int:
     client = PromptClient(tables, _write)
     try:
         with importing_from(Path()), submission_defaults({}, client.notice, whole_process=True):
-            _run_file(client, init)
-            SqlPrompt(client).run()
+            if _run_file(client, init):
+                SqlPrompt(client).run()
     except HeadraceError as error:
         return report(error, Console(stderr=True)) or FAILED
     return OK
 
 
-def _run_file(client: SqlClient, file: Path | None) -> None:
-    if file is not None:
-        client.run(file.read_text(), str(file))
+def _run_file(client: SqlClient, file: Path | None) -> bool:
+    """Execute the statements of a file; return whether to go on."""
+    return file is None or client.run(file.read_text(), str(file))
 
 
 def _setting(definition: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from rich.live import Live
 from rich.text import Text
 
 from headrace.cli.sql.client import SqlClient, Write
+from headrace.cli.sql.commands import COMMANDS, ClientCommand
 from headrace.cli.sql.current_rows import CurrentRows
 from headrace.client.job_client import JobClient
 from headrace.common.errors import HeadraceError, JobCancelledError, shows_all
@@ -35,23 +36,9 @@ from headrace.table.parse.tokens import BAD, END, NAME, QUOTED, STRING, Token, n
 
 HISTORY: Final = Path("~/.headrace/sql_history")
 
-_HELP: Final = """\
-A statement ends with a semicolon, and may have several lines. Ctrl-C stops a query, Ctrl-D leaves.
-
-  SHOW TABLES; DESCRIBE t;                       what there is
-  CREATE TABLE t (...) WITH (...);               docs/sql-connectors.md
-  SELECT ...; INSERT INTO t SELECT ...;          queries, and jobs
-  EXPLAIN SELECT ...;                            how a query is executed
-  SET 'sql-client.execution.result-mode' = 'tableau' | 'table' | 'changelog';
-  HELP; CLEAR; QUIT;
-"""
-
 _STYLE: Final = Style.from_dict(
     {"keyword": "bold ansiblue", "string": "ansigreen", "number": "ansimagenta", "name": "", "bad": "ansired"}
 )
-_COMMANDS: Final = ("HELP", "CLEAR", "QUIT", "EXIT")
-
-
 _AROUND: Final = 6
 """The lines of a table besides its rows, and the one below it."""
 
@@ -73,6 +60,11 @@ class PromptClient(SqlClient):
         """Say what a statement waits for: the start of Spark."""
         if isinstance(event, RuntimeStarting):
             self.write(f"[INFO] Starting {event.what}.")
+
+    def _obey(self, command: ClientCommand) -> None:
+        if command is ClientCommand.CLEAR:
+            self._console.clear()
+        super()._obey(command)
 
     def _show_table(self, result: TableResult) -> None:
         rows, most = CurrentRows(result), self._settings.get(MOST_ROWS)
@@ -146,26 +138,15 @@ class SqlPrompt:
 
     def _execute(self, text: str) -> bool:
         """Execute what was typed; return whether to go on."""
-        command = text.strip().rstrip(";").strip().upper()
-        if command in ("QUIT", "EXIT"):
-            return False
-        if command == "CLEAR":
-            self._session.app.renderer.clear()
-        elif command == "HELP":
-            self._client.write(_HELP)
-        else:
-            self._run(text)
-        return True
-
-    def _run(self, text: str) -> None:
         try:
-            self._client.run(text)
+            return self._client.run(text)
         except KeyboardInterrupt:
             self._client.write("[INFO] The query was stopped.")
         except HeadraceError as error:
             if shows_all():
                 raise
             self._client.write(f"[ERROR] {error}")
+        return True
 
 
 def _history() -> History:
@@ -184,7 +165,7 @@ def is_complete(text: str) -> bool:
         return True
     if tokens[-1].kind == ";":
         return not any(token.kind == "STATEMENT" for token in tokens) or _closes_set(tokens)
-    return len(tokens) == 1 and tokens[0].text.upper() in _COMMANDS
+    return len(tokens) == 1 and tokens[0].text.upper() in COMMANDS
 
 
 def _closes_set(tokens: list[Token]) -> bool:
