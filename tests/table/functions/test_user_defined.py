@@ -362,6 +362,20 @@ def test_functions_are_found_by_name_as_in_flink() -> None:
         doubled(1)
 
 
+def test_misspelt_names_of_functions() -> None:
+    tables = session(f"CREATE FUNCTION letters AS '{__name__}.letters' LANGUAGE PYTHON")
+    tables.create_temporary_system_function("with_tax", doubled)
+    for statement, wanted in (
+        ("SELECT wiht_tax(1)", "with_tax"),
+        ("SELECT leters(1)", "letters"),
+        ("SELECT * FROM TABLE(LETTER('a'))", "letters"),
+        ("DESCRIBE FUNCTION leters", "letters"),
+        ("SELECT UPER('a')", "UPPER"),
+    ):
+        with pytest.raises(SqlValidationError, match=f"Did you mean {wanted}"):
+            tables.execute_sql(statement)
+
+
 def test_functions_of_catalogs_are_imported_when_called() -> None:
     tables = session(
         f"CREATE FUNCTION plus AS '{__name__}.plus' LANGUAGE PYTHON",

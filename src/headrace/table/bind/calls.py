@@ -207,7 +207,7 @@ class CallBinder(ABC):
         """The function that a call names."""
         found = self.context.function(node.function)
         if found is None or found.name in _SYMBOLS or " " in found.name:
-            advice = function_advice(node.name) or misspelt(node.name, FUNCTIONS.names())
+            advice = function_advice(node.name) or misspelt(node.name, self.context.function_names())
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
         return found
 

@@ -96,6 +96,14 @@ class BindContext:
             created = self.catalogs.function(names)
         return None if created is None else self._user_function(created, node)
 
+    def function_names(self) -> list[str]:
+        """The names of the functions that can be called without the name of a database, the user's first."""
+        return [*self.user_function_names(), *FUNCTIONS.names()]
+
+    def user_function_names(self) -> list[str]:
+        """The names of the user's functions in the current database, and of temporary system functions."""
+        return sorted(self.catalogs.user_functions(self.catalogs.catalog, self.catalogs.database))
+
     def advice_about_hidden(self, node: Path) -> str | None:
         """What to do where a built-in function hides one of the catalog, which has its name; None where it does not."""
         names, catalogs = node.texts, self.catalogs

@@ -16,11 +16,12 @@ class SqlPlanError(SqlError):
 
 
 def misspelt(name: str, names: Iterable[str]) -> str | None:
-    """Advice for an unknown name: the most similar known one."""
-    known = dict.fromkeys(names)
-    same = [each for each in known if each.lower() == name.lower()]
-    close = same or difflib.get_close_matches(name, known, 1, 0.6)
-    return f"Did you mean {close[0]}?" if close else None
+    """Advice for an unknown name: the most similar known one, in whatever case."""
+    known: dict[str, str] = {}
+    for each in names:
+        known.setdefault(each.lower(), each)
+    close = difflib.get_close_matches(name.lower(), known, 1, 0.6)
+    return f"Did you mean {known[close[0]]}?" if close else None
 
 
 def invalid(source: SqlSource, node: SqlNode, reason: str, advice: str | None = None) -> SqlValidationError:

@@ -82,7 +82,7 @@ class TableFunctionBinder:
         raise self.context.error(
             node.function,
             f"no table function '{node.function}' is known",
-            misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS)),
+            misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS, *self.context.user_function_names())),
         )
 
     def _user_defined(self, node: sql.Call, function: FunctionDefinition) -> Relation:

@@ -103,6 +103,13 @@ class CatalogManager:
         names = {path.name for path in self.temporary if path[:2] == (catalog, database)}
         return sorted(names.union(self.catalogs[catalog].tables(database)))
 
+    def user_functions(self, catalog: str, database: str | None) -> set[str]:
+        """The names of the functions of a database, temporary ones included, and of temporary system functions."""
+        temporary = {path.name for path in self.temporary_functions if path[:2] == (catalog, database)}
+        found = self.catalogs.get(catalog)
+        stored = [] if found is None or database is None else found.functions(database)
+        return temporary.union(self.system_functions, stored)
+
     def system_function(self, names: Sequence[str]) -> CatalogFunction | None:
         """The temporary system function of a name."""
         return self.system_functions.get(names[0].lower()) if len(names) == 1 else None

@@ -99,10 +99,7 @@ _OPERATORS: Final = frozenset({"AND", "IN", "ITEM", "LIKE", "NOT", "OR"})
 
 
 def _user_functions(context: BindContext, node: sql.Show) -> list[str]:
-    catalogs = context.catalogs
-    catalog, database = _database(context, node)
-    temporary = (path.name for path in catalogs.temporary_functions if path[:2] == (catalog, database))
-    return sorted({*catalogs.system_functions, *temporary, *catalogs.catalogs[catalog].functions(database)})
+    return sorted(context.catalogs.user_functions(*_database(context, node)))
 
 
 def _models(context: BindContext, node: sql.Show) -> list[str]:
@@ -304,7 +301,7 @@ def _describe_function(context: BindContext, node: sql.Describe) -> StatementRes
     found = context.catalogs.function(node.path.texts)
     builtin = FUNCTIONS.get(str(node.path))
     if found is None and builtin is None:
-        advice = misspelt(str(node.path).upper(), FUNCTIONS.names())
+        advice = misspelt(str(node.path), context.function_names())
         raise context.error(node.path, f"function '{node.path}' does not exist", advice)
     rows = [("is system function", str(found is None).lower()), ("is temporary", "false")]
     if found is not None:
