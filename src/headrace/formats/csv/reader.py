@@ -3,7 +3,7 @@
 import csv as python_csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
@@ -87,6 +87,7 @@ class CsvReaderFormat(LineFormat[T_co]):
             record begins cannot be told from the middle of the file.
         charset: how characters are encoded.
         max_line_bytes: a longer line is a bad record.
+        columns: the names of the columns to read, in the order of the records; all of the schema when left out.
 
     Raises:
         ConfigurationError: when ``multiline`` is combined with an escape character or without quotes.
@@ -105,12 +106,14 @@ class CsvReaderFormat(LineFormat[T_co]):
         multiline: bool = False,
         charset: str = "UTF-8",
         max_line_bytes: int = DEFAULT_MAX_LINE_BYTES,
+        columns: Sequence[str] | None = None,
     ) -> None:
         super().__init__(charset, max_line_bytes)
         expect(schema, CsvSchema, "a CsvReaderFormat")
         if multiline and (schema.quote is None or schema.escape is not None):
             raise ConfigurationError("multiline CSV needs a quote character and no escape character")
         self._schema = schema
+        self._read = schema if columns is None else schema.of_columns(columns)
         self._multiline = multiline
         self.boundary = boundary_of(schema) if multiline else Newlines()
         self.header_lines = int(schema.header or schema.skip_first)
@@ -122,12 +125,12 @@ class CsvReaderFormat(LineFormat[T_co]):
 
     @property
     def produced_type(self) -> TypeInformation:
-        return self._schema.row_type
+        return self._read.row_type
 
     def decoder(self, path: str, header: bytes) -> LineDecoder:
         names = [column.name for column in self._schema.columns]
         found = self._names_in(header, names, path) if self._schema.header and header else names
-        return CsvDecoder(self._schema, found, self.boundary if self._multiline else None).lines
+        return CsvDecoder(self._read, found, self.boundary if self._multiline else None).lines
 
     def hint_at_first_line(self, line: bytes) -> str:
         cells = [cell.strip() for cell in _cells(line, self._schema)]

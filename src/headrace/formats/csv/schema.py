@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -85,6 +86,18 @@ class CsvSchema:
     def builder() -> CsvSchemaBuilder:
         """Begin a schema."""
         return CsvSchemaBuilder()
+
+    def of_columns(self, names: Sequence[str]) -> CsvSchema:
+        """The schema with some of its columns.
+
+        Raises:
+            InvalidProgramError: when there is no column of a name.
+        """
+        known = {column.name: column for column in self.columns}
+        for name in names:
+            if name not in known:
+                raise InvalidProgramError(f"a CsvSchema of {', '.join(known)} has no column {name!r}")
+        return replace(self, columns=tuple(known[name] for name in names))
 
     @staticmethod
     def of(kind: TypeInformation, **options: Any) -> CsvSchema:

@@ -39,6 +39,7 @@ class TableContext:
         partitions: the partitions to read; None for all.
         filters: conditions on columns; rows that do not meet them may be left out.
         limit: how many rows are enough; None for all.
+        declared: all physical columns of the table where only some are read; else None.
     """
 
     path: tuple[str, str, str]
@@ -51,6 +52,7 @@ class TableContext:
     partitions: tuple[Partition, ...] | None = None
     filters: tuple[pc.Expression, ...] = field(default=(), compare=False)
     limit: int | None = None
+    declared: RowType | None = None
 
     def __hash__(self) -> int:
         return hash(self.path)
@@ -66,13 +68,14 @@ class TableContext:
         return self.type_of(self.columns.names)
 
     def type_of(self, names: Sequence[str], *, without: str = "") -> TypeInformation:
-        """The type of records of some physical columns, any of which may be null.
+        """The type of records of some physical columns of the table, any of which may be null.
 
         Args:
             names: of the columns.
             without: a prefix that is removed from the names in the records.
         """
-        kinds = dict(zip(self.columns.names, self.columns.types, strict=True))
+        columns = self.declared or self.columns
+        kinds = dict(zip(columns.names, columns.types, strict=True))
         shown = tuple(name.removeprefix(without) for name in names)
         return type_of_logical(RowType(shown, tuple(kinds[name].as_nullable() for name in names)))
 

@@ -54,10 +54,11 @@ class TableSourceScan(PhysicalNode):
         return one_key(self.scan.primary_key) if self.scan.primary_key else NO_KEYS
 
     def terms(self, text: ScalarText) -> Terms:
-        yield "table", f"[{', '.join([*self.scan.path, *self._abilities()])}]"
+        projected = [f"project=[{names_text(self.schema.names)}], metadata=[]"] if self.scan.is_projected else []
+        yield "table", f"[{', '.join([*self.scan.path, *self._abilities(projected)])}]"
         yield "fields", names_text(self.schema.names)
 
-    def _abilities(self) -> Iterator[str]:
+    def _abilities(self, projected: Sequence[str] = ()) -> Iterator[str]:
         """What the connector is told to leave out."""
         scan, names = self.scan, self.schema.names
         if scan.partitions is not None:
@@ -66,8 +67,7 @@ class TableSourceScan(PhysicalNode):
         if scan.filters:
             texts = [calcite_text(binary(each), names) for each in scan.filters]
             yield f"filter=[{reduce(lambda left, right: f'and({left}, {right})', texts)}]"
-        if scan.is_projected:
-            yield f"project=[{names_text(names)}], metadata=[]"
+        yield from projected
         if scan.limit is not None:
             yield f"limit=[{scan.limit}]"
         if scan.expectations:
@@ -79,6 +79,9 @@ class TableSourceScan(PhysicalNode):
             return replace(self, scan=replace(self.scan, partitions=None)).identity
         if isinstance(self.source, GraphSource):  # its table has a generated name, which depends on the others
             return f"{self.name}(stream=[{self.source.record_type}], fields=[{names_text(self.schema.names)}])"
+        if self.scan.declared is not None:  # other columns may be read when the query has changed
+            path, names = ", ".join([*self.scan.path, *self._abilities()]), self.scan.declared.names
+            return f"{self.name}(table=[[{path}]], fields=[{names_text(names)}])"
         return super().identity
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:

@@ -89,6 +89,7 @@ class _Projection(_Scans):
             columns=Schema(tuple(scan.columns[index] for index in kept)),
             primary_key=tuple(places[index] for index in scan.primary_key) if has_key else (),
             is_projected=True,
+            declared=scan.columns,
             filters=tuple(moved(each, places) for each in scan.filters),
             expectations=tuple(replace(each, condition=moved(each.condition, places)) for each in scan.expectations),
         )

@@ -293,8 +293,8 @@ class BuiltInTableFormat(TableFormat):
             self.changelog_mode = ChangelogMode.ALL
 
     @property
-    def is_columnar(self) -> bool:
-        return self.name in ("parquet", "orc")
+    def can_project(self) -> bool:
+        return self.name in ("parquet", "orc", "csv", "json", "avro")
 
     def _refuse(self, options: Configuration, others: Mapping[str, Sequence[ConfigOption]], where: str) -> None:
         """Refuse options that would have no effect."""
@@ -306,6 +306,14 @@ class BuiltInTableFormat(TableFormat):
         self._refuse(options, _OF_MESSAGES, "files")
         files = self._parts.files
         return super().file_reader(record_type, options) if files is None else files(record_type, options)
+
+    def projecting_reader(
+        self, record_type: TypeInformation, in_files: TypeInformation, options: Configuration
+    ) -> FileFormat:
+        if self.name != "csv":
+            return self.file_reader(record_type, options)
+        self._refuse(options, _OF_MESSAGES, "files")
+        return CsvReaderFormat(_csv_schema(in_files, options), columns=record_type.field_names)
 
     def file_writer(self, record_type: TypeInformation, options: Configuration) -> Encoder | BulkWriterFactory:
         self._refuse(options, _OF_MESSAGES, "files")

@@ -30,8 +30,8 @@ class TableFormat(Plugin):
     changelog_mode: ChangelogMode = ChangelogMode.INSERT
 
     @property
-    def is_columnar(self) -> bool:
-        """Return whether its files can be read column by column, so that columns can be left out."""
+    def can_project(self) -> bool:
+        """Return whether columns of its files can be left out, so that reading takes less."""
         return False
 
     def file_reader(self, record_type: TypeInformation, options: Configuration) -> FileFormat:
@@ -41,6 +41,22 @@ class TableFormat(Plugin):
             UnsupportedOperationError: unless overridden.
         """
         raise UnsupportedOperationError(f"{self} is one of messages, and not of files")
+
+    def projecting_reader(
+        self, record_type: TypeInformation, in_files: TypeInformation, options: Configuration
+    ) -> FileFormat:
+        """The reader of some columns of files.
+
+        Args:
+            record_type: the type of these columns.
+            in_files: the type of all columns of the table that are in its files, which a format needs that does not
+                find them by their names.
+            options: the options of the format.
+
+        Raises:
+            UnsupportedOperationError: when it is a format of messages.
+        """
+        return self.file_reader(record_type, options)
 
     def file_writer(self, record_type: TypeInformation, options: Configuration) -> Encoder | BulkWriterFactory:
         """The writer of files.
@@ -115,9 +131,11 @@ class BoundFormat:
         """Return whether bad records are skipped."""
         return self.plugin.ignores_errors(self.options)
 
-    def file_reader(self, record_type: TypeInformation) -> FileFormat:
-        """The reader of files."""
-        return self.plugin.file_reader(record_type, self.options)
+    def file_reader(self, record_type: TypeInformation, in_files: TypeInformation) -> FileFormat:
+        """The reader of files: of all their columns, or of those of one of the types."""
+        if record_type == in_files:
+            return self.plugin.file_reader(record_type, self.options)
+        return self.plugin.projecting_reader(record_type, in_files, self.options)
 
     def file_writer(self, record_type: TypeInformation) -> Encoder | BulkWriterFactory:
         """The writer of files."""
