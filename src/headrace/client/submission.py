@@ -4,7 +4,7 @@ import contextlib
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -86,13 +86,16 @@ def _there_and_back(value: object) -> object:
     return pickle.loads(pickle_by_value(value))
 
 
-def submit(graph: StreamGraph, configuration: Configuration, job_name: str | None) -> JobClient:
+def submit(
+    graph: StreamGraph, configuration: Configuration, job_name: str | None, listeners: Sequence[JobListener] = ()
+) -> JobClient:
     """Plan a job and start it.
 
     Args:
         graph: what to run.
         configuration: how; settings of the command line win over it.
         job_name: its name; the configuration's, or a default, when left out.
+        listeners: are told what it does, before others are.
 
     Raises:
         InvalidProgramError: when the graph cannot be run, or a function in it cannot be pickled.
@@ -113,7 +116,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     status = JobStatusStore(_name(configuration, job_name))
-    for listener in _listeners(configuration):
+    for listener in (*listeners, *_listeners(configuration)):
         status.subscribe(listener)
     server = start_server(configuration) if is_served(configuration) else None
     if server is not None:

@@ -103,6 +103,12 @@ PREDICATE_PUSHDOWN: Final = ConfigOption(
     "Whether connectors are told of conditions, by which they may read fewer rows.",
 )
 
+ATOMICITY: Final = ConfigOption(
+    "table.rtas-ctas.atomicity-enabled",
+    boolean,
+    False,
+    "Whether CREATE TABLE ... AS and REPLACE TABLE ... AS change the catalog when their job has finished.",
+)
 CATALOG_STORE: Final = ConfigOption(
     "table.catalog-store.kind",
     choice("generic_in_memory", "file"),
@@ -151,6 +157,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ASYNC_KEY_ORDERED,
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
         PREDICATE_PUSHDOWN,
+        ATOMICITY,
         CATALOG_STORE,
         CATALOG_STORE_PATH,
         RESULT_MODE,
@@ -181,8 +188,7 @@ _EXECUTION: Final = (
 _OTHERS: Final = (
     "builtin-catalog-name builtin-database-name column-expansion-strategy "
     "dynamic-table-options.enabled generated-code.max-length legacy-nested-row-nullability module.default "
-    "plan.compile.catalog-objects plan.force-recompile plan.restore.catalog-objects resources.download-dir "
-    "rtas-ctas.atomicity-enabled"
+    "plan.compile.catalog-objects plan.force-recompile plan.restore.catalog-objects resources.download-dir"
 )
 
 WITHOUT_EFFECT: Final = frozenset(
@@ -210,7 +216,6 @@ _CHANGE_RESULTS: Final = frozenset(
         "table.exec.sort.non-temporal.enabled",
         "table.exec.source.idle-timeout",
         "table.dynamic-table-options.enabled",
-        "table.rtas-ctas.atomicity-enabled",
     }
 )
 """Keys without an effect here that in Flink change results, or when they are emitted."""

@@ -21,6 +21,11 @@ EXPECTED = [
     (1, "tea", Decimal("2.50"), datetime(2024, 2, 29, 12, 0, 0, 500_000), True, "a/b"),
     (2, None, None, datetime(2024, 2, 29, 12), False, "c"),
 ]
+ATOMIC = {"table.rtas-ctas.atomicity-enabled": "true"}
+
+
+def filesystem(path: Path) -> str:
+    return f"WITH ('connector'='filesystem', 'format'='csv', 'path'='{path}')"
 
 
 @pytest.mark.sampled(5)
@@ -60,6 +65,32 @@ def test_columns_that_no_statement_reads_stay_in_the_files(tmp_path: Path) -> No
     both.execute().wait()
     assert sorted(rows(tables, "SELECT b, a FROM twos")) == [("milk", 2), ("tea", 1)]
     assert sorted(rows(tables, "SELECT c FROM ones")) == [(3,), (4,)]
+
+
+@pytest.mark.parametrize("fmt", ["csv", "json", "avro", "orc", "parquet", "csv', 'csv.header'='true"])
+def test_columns_are_left_out_of_files_of_every_format(tmp_path: Path, fmt: str) -> None:
+    columns = "id BIGINT, who STRING, tags ARRAY<STRING>, price DECIMAL(10, 2), day_of STRING, paid BOOLEAN"
+    tables = session(
+        f"CREATE TABLE t ({columns}) PARTITIONED BY (day_of) WITH ('connector'='filesystem', 'path'='{tmp_path}', "
+        f"'format'='{fmt}')",
+        is_streaming=False,
+    )
+    run(tables, "INSERT INTO t VALUES (1, 'ann', ARRAY['a', 'b'], 1.50, 'x', TRUE)")
+    run(tables, "INSERT INTO t (id, who, day_of, paid) VALUES (2, 'bob', 'y', FALSE)")
+    assert sorted(rows(tables, "SELECT paid, id FROM t")) == [(False, 2), (True, 1)]
+    assert rows(tables, "SELECT day_of, price, tags FROM t WHERE who = 'ann'") == [("x", Decimal("1.50"), ["a", "b"])]
+    assert rows(tables, "SELECT COUNT(*) FROM t") == [(2,)]
+    scan = "table=[[default_catalog, default_database, t, project=[price], metadata=[]]], fields=[price]"
+    assert f"TableSourceScan({scan})" in tables.explain_sql("SELECT price FROM t")
+
+
+def test_values_of_columns_that_are_not_read_may_be_wrong(tmp_path: Path) -> None:
+    """As in Flink, which converts the values of the columns alone that a query reads."""
+    (tmp_path / "t.csv").write_text("1,x,2.5\n2,3,4.5\n")
+    tables = session(f"CREATE TABLE t (a INT, b INT, c DOUBLE) {filesystem(tmp_path)}", is_streaming=False)
+    assert rows(tables, "SELECT c, a FROM t") == [(2.5, 1), (4.5, 2)]
+    with pytest.raises(HeadraceError, match="field 'b': 'x' is not a whole number"):
+        rows(tables, "SELECT b FROM t")
 
 
 def test_columns_of_a_query_may_have_other_names(tmp_path: Path) -> None:
@@ -171,3 +202,50 @@ def test_rows_that_cannot_be_overwritten(connector: str, is_streaming: bool, sai
     tables = session(f"CREATE TABLE t (a INT) WITH ('connector'={connector})", is_streaming=is_streaming)
     with pytest.raises(PlanningError, match=said):
         tables.execute_sql("INSERT OVERWRITE t VALUES (1)")
+
+
+@pytest.mark.parametrize("partitioned", ["", "PARTITIONED BY (b)"])
+def test_a_table_is_replaced_atomically(tmp_path: Path, partitioned: str) -> None:
+    tables = session(is_streaming=False, **ATOMIC)
+    created = f"TABLE t {partitioned} {filesystem(tmp_path)} AS SELECT"
+    with pytest.raises(HeadraceError, match="division by zero"):
+        run(tables, f"CREATE {created} a / (a - 2) AS a, b FROM (VALUES (1, 'x'), (2, 'y')) AS v(a, b)")
+    assert tables.list_tables() == []
+    run(tables, f"CREATE {created} * FROM (VALUES (1, 'x'), (2, 'y')) AS v(a, b)")
+    assert sorted(rows(tables, "SELECT * FROM t")) == [(1, "x"), (2, "y")]
+    before = rows(tables, "SHOW CREATE TABLE t")
+    with pytest.raises(HeadraceError, match="division by zero"):
+        run(tables, f"REPLACE {created} a / (a - 2) AS c, b FROM t")
+    assert rows(tables, "SHOW CREATE TABLE t") == before
+    assert sorted(rows(tables, "SELECT * FROM t")) == [(1, "x"), (2, "y")]
+    run(tables, f"CREATE OR REPLACE {created} CAST(a AS STRING) || '!' AS c, b FROM t WHERE a = 1")
+    assert rows(tables, "SELECT * FROM t") == [("1!", "x")]
+
+
+def test_a_table_that_is_created_keeps_the_rows_in_its_folder(tmp_path: Path) -> None:
+    tables = session(is_streaming=False, **ATOMIC)
+    run(tables, f"CREATE TABLE t {filesystem(tmp_path)} AS SELECT 1 AS a")
+    run(tables, f"CREATE TABLE u {filesystem(tmp_path)} AS SELECT 2 AS a")
+    assert sorted(rows(tables, "SELECT * FROM u")) == [(1,), (2,)]
+
+
+def test_a_replaced_table_is_read_by_its_definition_of_before(tmp_path: Path) -> None:
+    tables = session(is_streaming=False)
+    run(tables, f"CREATE TABLE t {filesystem(tmp_path / 'old')} AS SELECT 1 AS a")
+    run(tables, f"REPLACE TABLE t {filesystem(tmp_path / 'new')} AS SELECT a + 1 AS a FROM t")
+    assert rows(tables, "SELECT * FROM t") == [(2,)]
+
+
+def test_a_table_stays_when_the_job_that_fills_it_fails(tmp_path: Path) -> None:
+    """Without atomicity, as in real Flink."""
+    tables = session(is_streaming=False)
+    with pytest.raises(HeadraceError, match="division by zero"):
+        run(tables, f"CREATE TABLE t {filesystem(tmp_path)} AS SELECT a / (a - 2) AS a FROM (VALUES (1), (2)) AS v(a)")
+    assert tables.list_tables() == ["t"]
+
+
+def test_a_connector_that_shows_rows_at_once_creates_no_table_atomically() -> None:
+    tables = session(is_streaming=False, **ATOMIC)
+    with pytest.warns(UserWarning, match="atomicity-enabled has no effect on table default_catalog.default_database.t"):
+        run(tables, "CREATE TABLE t WITH ('connector'='blackhole') AS SELECT 1 AS a")
+    assert tables.list_tables() == ["t"]

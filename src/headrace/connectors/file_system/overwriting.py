@@ -1,4 +1,7 @@
-"""The pre-commit and the committer of a file sink whose output takes the place of the files that are there."""
+"""The pre-commit and the committer of a file sink whose output becomes visible as a whole.
+
+It takes the place of files that are there, or is added to them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class NewFiles(NamedTuple):
 
     Attributes:
         parts: the files that become visible.
-        buckets: the folders below the sink's path whose files they replace, or that are complete with them.
+        buckets: the folders below the sink's path whose files they replace.
     """
 
     parts: list[PartFile]
@@ -38,14 +41,15 @@ class OverwritingPreCommit(PreCommit):
 
     Args:
         inner: decides which files are made then.
-        buckets: the folders whose files are replaced in any case, beside those that are written.
+        buckets: the folders whose files are replaced in any case, beside those that are written; None where no file is
+            replaced.
     """
 
     needs_whole_input = True
 
-    def __init__(self, inner: FilePreCommit, buckets: Sequence[str]) -> None:
+    def __init__(self, inner: FilePreCommit, buckets: Sequence[str] | None) -> None:
         self._inner = inner
-        self._buckets = tuple(buckets)
+        self._buckets = None if buckets is None else tuple(buckets)
 
     def prepare(
         self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
@@ -55,8 +59,8 @@ class OverwritingPreCommit(PreCommit):
             return PreCommitted((), PartsInProgress(written, {}, processing_time) if written else None)
         made = self._inner.prepare(None, written, processing_time, is_last=True)
         parts = from_json(list[PartFile], made.ready)
-        buckets = sorted({*self._buckets, *(part.bucket for part in parts)})
-        return PreCommitted((NewFiles(parts, buckets),), None)
+        replaced = () if self._buckets is None else {*self._buckets, *(part.bucket for part in parts)}
+        return PreCommitted((NewFiles(parts, sorted(replaced)),), None)
 
     def due(self, in_progress: Json) -> int | None:
         return None

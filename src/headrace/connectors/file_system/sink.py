@@ -114,12 +114,15 @@ class Publishing:
     Attributes:
         policy: decides when a file is complete.
         compaction: when and how files are compacted.
-        overwrites: None where files are only added. Else they replace those of the same buckets, and of these buckets.
+        is_whole: whether no file becomes visible before the input has ended, and then all do in one step.
+        overwrites: None where files are only added. Else they replace those of the same buckets, and of these buckets,
+            which is done as a whole.
         partitions: when and how buckets are committed as partitions; None where they are not.
     """
 
     policy: RollingPolicy
     compaction: Compaction | None = None
+    is_whole: bool = False
     overwrites: tuple[str, ...] | None = None
     partitions: PartitionCommit | None = None
 
@@ -222,7 +225,7 @@ class FileSink(Sink[T_contra]):
         tasks = 1 if compaction is None else compaction[0].num_compact_threads
         policies = () if partitions is None else partitions.policies
         kind = FileCommitter if partitions is None else PartitionCommitter
-        kind = kind if self._publishing.overwrites is None else OverwritingCommitter
+        kind = OverwritingCommitter if self._publishing.is_whole else kind
         return kind(staging, context.generation, context.run_in_tasks, tasks=tasks, policies=policies)
 
     def check_output(self, context: CommitterContext) -> None:
@@ -232,14 +235,14 @@ class FileSink(Sink[T_contra]):
     def pre_commit(self) -> PreCommit | None:
         pre_commit = FilePreCommit(self._publishing.policy, self._publishing.compaction)
         overwrites, partitions = self._publishing.overwrites, self._publishing.partitions
-        if overwrites is not None:
+        if self._publishing.is_whole:
             return OverwritingPreCommit(pre_commit, overwrites)
         return pre_commit if partitions is None else PartitionPreCommit(pre_commit, partitions.trigger)
 
     @property
     def takes_watermarks(self) -> bool:
         partitions = self._publishing.partitions
-        return partitions is not None and self._publishing.overwrites is None and partitions.trigger.takes_watermarks
+        return partitions is not None and not self._publishing.is_whole and partitions.trigger.takes_watermarks
 
     def _staging(self, context: WriterContext | CommitterContext) -> Staging:
         file_system, base = open_path(self._base, context.storage_options)
@@ -290,7 +293,11 @@ class _FileSinkBuilder(Builder, Generic[T]):
         Those of the buckets that are written are replaced, and those of further ``buckets``: the empty text stands for
         the path itself.
         """
-        return self._set(overwrites=buckets)
+        return self._set(is_whole=True, overwrites=buckets)
+
+    def with_whole_output(self) -> Self:
+        """Show all files in one step, when the input has ended; those that are there stay."""
+        return self._set(is_whole=True)
 
     def with_partition_commit(self, partition_commit: PartitionCommit) -> Self:
         """Tell readers of buckets that are complete."""

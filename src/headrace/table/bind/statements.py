@@ -43,6 +43,17 @@ def bind_insert(context: BindContext, node: Insert) -> Sink:
     return _InsertBinder(context, node).bind()
 
 
+def bind_insert_into(
+    context: BindContext, node: Insert, path: ObjectPath, table: CatalogTable, query: Relation
+) -> Sink:
+    """The relation of an INSERT of a query that is bound already, into a table that no catalog needs to have.
+
+    Raises:
+        SqlValidationError: when a column is not there.
+    """
+    return _InsertBinder(context, node).into(path, table, query)
+
+
 def bind_change(context: BindContext, node: Delete | Update | Truncate) -> None:
     """Check that the table of ``DELETE``, ``UPDATE`` or ``TRUNCATE`` exists, and the columns that it names.
 
@@ -88,6 +99,10 @@ class _InsertBinder:
             self.context.defer(self.node.table, f"'{path}' is a view, which takes no rows")
             relation = self.queries.query(self.node.query)
             return Sink(relation, path, relation.schema, ())
+        return self.into(path, table)
+
+    def into(self, path: ObjectPath, table: CatalogTable, query: Relation | None = None) -> Sink:
+        """The sink of a table, with the given input or that of the statement."""
         if table.inline is not None:
             refuse_options(self.context, self.node.table, self.node.hints)
         if table.distribution is not None:
@@ -96,7 +111,7 @@ class _InsertBinder:
         columns = [column for column in table.columns if column.is_persisted]
         targets = self._targets(columns, table)
         static = self._static(columns, table)
-        relation = self.queries.query(self.node.query)
+        relation = self.queries.query(self.node.query) if query is None else query
         wanted = self._wanted(columns, targets, static)
         if targets and len(relation.schema) != len(targets):
             reason = f"{len(targets)} columns are named, and the query gives {len(relation.schema)}"

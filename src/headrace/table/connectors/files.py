@@ -41,7 +41,7 @@ from headrace.table.connectors.partitions import (
 )
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
 from headrace.table.connectors.table_lookup import CACHE, FULL_OPTIONS, TableLookup, refuse_partial, reload_trigger
-from headrace.table.connectors.table_sink import PARALLELISM, TableSink
+from headrace.table.connectors.table_sink import PARALLELISM, Staging, TableSink
 from headrace.table.connectors.table_source import Partition, TableSource
 
 PATH: Final = ConfigOption("path", str, "", "The folder, or for reading a file or a pattern as well.")
@@ -138,7 +138,7 @@ class FileTableSource(TableSource):
 
     @property
     def can_project(self) -> bool:
-        return self.format.plugin.is_columnar
+        return self.format.plugin.can_project
 
     @property
     def can_filter(self) -> bool:
@@ -198,7 +198,9 @@ class FileTableSource(TableSource):
             return TableLookup(SourceTable(source, storage), tuple(keys), reload=reload_trigger(options))
 
     def _files(self, stored: Sequence[str], metadata: Mapping[str, None]) -> Source[Any]:
-        reader = self.format.file_reader(self.context.type_of(stored))
+        declared, partitions = self.context.declared or self.context.columns, self.context.partition_keys
+        in_files = self.context.type_of([name for name in declared.names if name not in partitions])
+        reader = self.format.file_reader(self.context.type_of(stored), in_files)
         for condition in self.context.filters:
             reader = reader.filtered(condition)
         builder = FileSourceBuilder(reader, self.options.get(PATH))
@@ -231,6 +233,7 @@ class FileTableSink(TableSink):
     format: BoundFormat = field(compare=False)
     options: Configuration = field(compare=False)
     is_overwrite: bool = False
+    staging: Staging | None = None
 
     def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
         return ChangelogMode.INSERT
@@ -241,6 +244,9 @@ class FileTableSink(TableSink):
 
     def overwriting(self) -> TableSink:
         return replace(self, is_overwrite=True)
+
+    def staged(self, staging: Staging) -> TableSink:
+        return replace(self, staging=staging)
 
     @property
     def summary(self) -> str:
@@ -278,7 +284,11 @@ class FileTableSink(TableSink):
 
     def _finished(self, builder: BulkFormatBuilder | RowFormatBuilder[Any]) -> Sink[Any]:
         """The sink, which replaces the whole table or the partitions that rows come for, if it is to overwrite them."""
-        if self.is_overwrite:
+        if self.staging is Staging.REPLACE:
+            builder.with_overwrite("")
+        elif self.staging is Staging.CREATE:
+            builder.with_whole_output()
+        elif self.is_overwrite:
             builder.with_overwrite(*([] if self.context.partition_keys else [""]))
         commit = partition_commit(self.context, self.options)
         return (builder if commit is None else builder.with_partition_commit(commit)).build()

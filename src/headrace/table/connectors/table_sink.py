@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Final
 
 from headrace.common.config_options import ConfigOption, integer
@@ -12,6 +13,15 @@ from headrace.connectors.sink import Sink
 from headrace.table.connectors.changelog_mode import ChangelogMode
 
 PARALLELISM: Final = ConfigOption[int | None]("sink.parallelism", integer(1, 2**15), None, "How many tasks write.")
+
+
+class Staging(Enum):
+    """What a statement that creates a table atomically does to rows that are where the table will be."""
+
+    CREATE = "CREATE"
+    """They stay, as the rows of ``INSERT INTO`` are added to them."""
+    REPLACE = "REPLACE"
+    """They are replaced."""
 
 
 class TableSink(ABC):
@@ -38,6 +48,18 @@ class TableSink(ABC):
 
         It takes the place of this one in ``INSERT OVERWRITE`` (Flink's ``SupportsOverwrite``). None, the default: rows
         can only be added.
+        """
+        return None
+
+    def staged(self, staging: Staging) -> TableSink | None:
+        """The sink that shows no rows before the job has finished, and then all at once.
+
+        It takes the place of this one in ``CREATE TABLE ... AS`` and ``REPLACE TABLE ... AS`` of batch mode with
+        ``table.rtas-ctas.atomicity-enabled`` (Flink's ``SupportsStaging``). None, the default: rows can be seen
+        earlier.
+
+        Args:
+            staging: what becomes of the rows that are there.
         """
         return None
 

@@ -5,9 +5,13 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.jobmanager.events import JobEnd, JobEvent
+from headrace.jobmanager.status import JobListener, JobSnapshot
 from headrace.table.bind.context import BindContext
-from headrace.table.bind.statements import bind_insert
-from headrace.table.catalog.objects import ObjectPath
+from headrace.table.bind.statements import bind_insert_into, bind_query
+from headrace.table.catalog.manager import CatalogManager
+from headrace.table.catalog.objects import CatalogTable, ObjectPath
+from headrace.table.connectors.table_sink import Staging
 from headrace.table.ddl import alter, modules, objects, show, tables
 from headrace.table.ddl.result import OK, StatementResult
 from headrace.table.logical.relations import Sink
@@ -37,7 +41,7 @@ _ALTERS: Final[dict[ObjectKind, Callable[[BindContext, sql.Alter], None]]] = {
 def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None:
     """Execute a DDL statement; None for another statement.
 
-    ``CREATE TABLE ... AS`` is excluded, since it starts a job: see :func:`create_table_as`.
+    ``CREATE TABLE ... AS`` is excluded, since it starts a job: see :func:`bind_table_as`.
 
     Raises:
         SqlValidationError: when an object does not exist, or exists already.
@@ -170,14 +174,41 @@ _ANSWERS: Final[dict[type, Callable[[BindContext, Any], StatementResult]]] = {
 
 @dataclass(frozen=True)
 class CreatedTable:
-    """The result of ``CREATE TABLE ... AS``: the path, and the INSERT that fills it; None when the table existed."""
+    """A table that ``CREATE TABLE ... AS`` creates or replaces; no catalog has it yet.
+
+    Attributes:
+        path: its path.
+        table: its definition.
+        sink: the INSERT that fills it.
+        replaces: whether it takes the place of another table.
+    """
 
     path: ObjectPath
-    sink: Sink | None
+    table: CatalogTable
+    sink: Sink
+    replaces: bool
+
+    @property
+    def staging(self) -> Staging:
+        """What becomes of the rows that are there, where the table is created atomically."""
+        return Staging.REPLACE if self.replaces else Staging.CREATE
+
+    def put(self, catalogs: CatalogManager) -> None:
+        """Put it into its catalog, in place of the table that was there."""
+        catalogs.catalogs[self.path.catalog].put_table(self.path.database, self.path.name, self.table)
+
+    def put_when_finished(self, catalogs: CatalogManager) -> JobListener:
+        """A listener that puts it into its catalog when the job has finished; a job that fails leaves the catalog."""
+
+        def listen(event: JobEvent, _: JobSnapshot) -> None:
+            if isinstance(event, JobEnd) and event.finished and event.error is None:
+                self.put(catalogs)
+
+        return listen
 
 
-def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable:
-    """``CREATE TABLE ... AS``, ``REPLACE TABLE ... AS``: create the table, and bind the INSERT of the query.
+def bind_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable | None:
+    """The table of ``CREATE TABLE ... AS`` or ``REPLACE TABLE ... AS``; None when it exists and is to be left alone.
 
     Raises:
         SqlValidationError: when the query is not valid, or the table exists already.
@@ -188,18 +219,18 @@ def create_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable
     if node.must_exist and not there:
         advice = "Write CREATE OR REPLACE TABLE."
         raise context.unplanned(node.table, f"table '{path}' does not exist, and cannot be replaced", advice)
-    table, names = tables.table_of_query(context, node, node.query)
-    if there and node.or_replace:
-        context.catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
-    kept = tables.put(
-        context, node.table, path, table, is_temporary=node.is_temporary, if_not_exists=node.if_not_exists
-    )
-    if not kept:
-        return CreatedTable(path, None)
+    query = bind_query(context, node.query)
+    names = query.schema.names
+    table = tables.table_of_query(context, node, query.schema)
+    replaces = there and node.or_replace
+    if not replaces and tables.is_taken(
+        context, node.table, path, is_temporary=False, if_not_exists=node.if_not_exists
+    ):
+        return None
     is_in_order = names == tuple(column.name for column in table.columns if column.is_persisted)
     targets = () if is_in_order else tuple(_column(node.table, name) for name in names)
     insert = st.Insert(node.table, node.query, targets, start=node.start, end=node.end)
-    return CreatedTable(path, bind_insert(context, insert))
+    return CreatedTable(path, table, bind_insert_into(context, insert, path, table, query), replaces)
 
 
 def _column(node: Path, name: str) -> Path:

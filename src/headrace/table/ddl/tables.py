@@ -71,7 +71,7 @@ def create_table(context: BindContext, node: sql.CreateTable) -> None:
 def check_table(context: BindContext, node: sql.CreateTable) -> None:
     """Validate the definition of ``CREATE TABLE``, without its path."""
     if node.query is not None:
-        table_of_query(context, node, node.query)
+        table_of_query(context, node, QueryBinder(context).query(node.query).schema)
     elif node.like is not None:
         like(context, node)
     else:
@@ -80,34 +80,35 @@ def check_table(context: BindContext, node: sql.CreateTable) -> None:
 
 def put(
     context: BindContext, node: SqlNode, path: ObjectPath, table: TableLike, *, is_temporary: bool, if_not_exists: bool
-) -> bool:
-    """Add a new table or view; return whether it was added."""
+) -> None:
+    """Add a new table or view, unless it exists already."""
+    if is_taken(context, node, path, is_temporary=is_temporary, if_not_exists=if_not_exists):
+        return
+    if is_temporary:
+        context.catalogs.temporary[path] = table
+    else:
+        context.catalogs.catalogs[path.catalog].put_table(path.database, path.name, table)
+
+
+def is_taken(context: BindContext, node: SqlNode, path: ObjectPath, *, is_temporary: bool, if_not_exists: bool) -> bool:
+    """Return whether a path has a table or view already.
+
+    Raises:
+        SqlValidationError: when it has, and IF NOT EXISTS is not written.
+    """
     catalogs = context.catalogs
     there = path in catalogs.temporary if is_temporary else catalogs.permanent_table(path) is not None
     if there and not if_not_exists:
         word = "temporary table or view" if is_temporary else "table or view"
         raise context.error(node, f"{word} '{path}' already exists", "Write IF NOT EXISTS, or drop it first.")
-    if there:
-        return False
-    if is_temporary:
-        catalogs.temporary[path] = table
-    else:
-        catalogs.catalogs[path.catalog].put_table(path.database, path.name, table)
-    return True
+    return there
 
 
-def table_of_query(
-    context: BindContext, node: sql.CreateTable, query: QueryExpression
-) -> tuple[CatalogTable, tuple[str, ...]]:
-    """The table of ``CREATE TABLE ... AS``: the columns of the query, and those that are defined.
-
-    Returns:
-        The table, and the column for each column of the query.
-    """
+def table_of_query(context: BindContext, node: sql.CreateTable, schema: Schema) -> CatalogTable:
+    """The table of ``CREATE TABLE ... AS``: the columns of its query, and those that are defined."""
     if node.is_temporary:
         reason = "what a query fills is no temporary table"
         raise context.error(node.table, reason, "Leave TEMPORARY out, or CREATE it first, and then INSERT INTO it.")
-    schema = QueryBinder(context).query(query).schema
     given = [Column(field.name, to_external(field.type)) for field in schema]
     named = [each for each in node.elements if isinstance(each, sql.NamedColumn)]
     if named:
@@ -122,7 +123,7 @@ def table_of_query(
     binder.table = replace(binder.table, columns=(*first, *(own.get(each.name, each) for each in given)))
     rest = tuple(each for each in defined if not isinstance(each, sql.ColumnDefinition))
     check_nullable_keys(context, rest, binder.table)
-    return binder.create(replace(node, elements=rest)), schema.names
+    return binder.create(replace(node, elements=rest))
 
 
 def _check_types(context: BindContext, node: sql.CreateTable, given: list[Column], own: dict[str, Column]) -> None:

@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidProgramError, UnsupportedOperationErro
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.bind.statements import bind_change, bind_insert, bind_query
 from headrace.table.catalog.objects import CatalogTable
-from headrace.table.ddl import create_table_as, execute_ddl, validate_ddl
+from headrace.table.ddl import CreatedTable, bind_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import OK
 from headrace.table.environment.explain import explained
 from headrace.table.environment.static import STRING, done, static_result, text_result
@@ -158,9 +158,16 @@ def _execute(tables: TableEnvironment, statement: sql.Execute, source: SqlSource
 
 
 def _create_table_as(tables: TableEnvironment, statement: CreateTable, source: SqlSource) -> TableResult:
-    with tables.catalogs.kept_on_failure(tables.catalogs.qualify(statement.table.texts)):
-        created = create_table_as(tables.bind_context(source), statement)
-        return done() if created.sink is None else tables.run_inserts([created.sink])
+    created = _bound_table(tables, statement, source)
+    return done() if created is None else tables.run_creation(created)
+
+
+def _bound_table(tables: TableEnvironment, statement: CreateTable, source: SqlSource) -> CreatedTable | None:
+    context = tables.bind_context(source)
+    created = bind_table_as(context, statement)
+    if context.deferred:
+        raise context.deferred[0]
+    return created
 
 
 @refuses_depth

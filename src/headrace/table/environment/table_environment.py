@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from headrace.client.submission import submit
+from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.logical_types import LogicalType
@@ -15,10 +17,12 @@ from headrace.common.options import PIPELINE_NAME, RUNTIME_MODE, RuntimeExecutio
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.graph.specs import SinkSpec
 from headrace.graph.stream_graph import StreamGraph
+from headrace.jobmanager.status import JobListener
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.statements import bind_query, result_schema
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
+from headrace.table.ddl.execute import CreatedTable
 from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import create_function, open_catalogs
 from headrace.table.environment.changes import ResultChanges
@@ -33,14 +37,14 @@ from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import ResultSink, TableResult
 from headrace.table.functions.python.decorators import as_user_function
 from headrace.table.logical.relations import Relation
-from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, check_key, check_value, is_of_tables
+from headrace.table.options import ATOMICITY, CATALOG_STORE, CATALOG_STORE_PATH, check_key, check_value, is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.format import quoted, quoted_path
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.definitions import CreateFunction
 from headrace.table.parse.tree.statements import ExplainDetail, QueryStatement
 from headrace.table.physical.planner import Planner
-from headrace.table.physical.sinks import with_constraints
+from headrace.table.physical.sinks import Sink, with_constraints
 from headrace.table.physical.translation import GraphBuilder, record_type
 
 
@@ -480,9 +484,36 @@ class TableEnvironment:
         ends = planner.translated(planner.plan(relations), graph)
         return self._started(graph.subgraph([edge.source for edges in ends for edge in edges]))
 
-    def _started(self, graph: StreamGraph) -> TableResult:
+    def run_creation(self, created: CreatedTable) -> TableResult:
+        """Start the job of ``CREATE TABLE ... AS`` or ``REPLACE TABLE ... AS``.
+
+        The catalog has the table before the job starts, as in Flink. Where it is to be atomic, and the connector shows
+        no rows before the job has finished, it has the table after that.
+
+        Raises:
+            PlanningError: when the query cannot be planned; the catalog is unchanged.
+        """
+        planner = self.planner()
+        graph = self.new_graph()
+        is_atomic = planner.settings.get(ATOMICITY)
+        insert = replace(created.sink, staging=created.staging if is_atomic else None)
+        (plan,) = planner.plan([insert])
+        (edges,) = planner.translated([plan], graph)
+        graph = graph.subgraph([edge.source for edge in edges])
+        if isinstance(plan, Sink) and plan.is_staged:
+            return self._started(graph, [created.put_when_finished(self.catalogs)])
+        if is_atomic:
+            warn_caller(
+                f"{ATOMICITY.key} has no effect on table {created.path}: only tables of files in batch mode hold rows "
+                "back until a job has finished. The table is there from the start of the job, and stays if that fails"
+            )
+        with self.catalogs.kept_on_failure(created.path):
+            created.put(self.catalogs)
+            return self._started(graph)
+
+    def _started(self, graph: StreamGraph, listeners: Sequence[JobListener] = ()) -> TableResult:
         sinks = [node.name.removeprefix("Sink: ") for node in graph if isinstance(node.spec, SinkSpec)]
-        client = submit(graph, self.job_configuration(), self._job_name(["insert-into", *sinks]))
+        client = submit(graph, self.job_configuration(), self._job_name(["insert-into", *sinks]), listeners)
         columns = [(name, BIGINT.not_null()) for name in sinks]
         return static_result(columns, [[-1] * len(sinks)], client=client)
 

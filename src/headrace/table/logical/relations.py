@@ -9,6 +9,7 @@ from typing import Any
 from headrace.common.logical_types import LogicalType, string
 from headrace.common.types import RowKind
 from headrace.operators.expectations import OnViolation
+from headrace.table.connectors.table_sink import Staging
 from headrace.table.logical.node import LogicalNode, Part, transform, walk
 from headrace.table.logical.scalars import (
     AggregateCall,
@@ -101,6 +102,7 @@ class Scan(Relation):
         partition_keys: the columns that partition the table.
         inline: the source of the rows of a table without a connector: a stream, a DataFrame.
         is_projected: whether the table has columns that are not read.
+        declared: all columns of the table where some are not read; else None.
         partitions: the values of partition columns, of the partitions to read; None for all.
         filters: conditions, of which the connector may use some to read fewer rows.
         limit: how many rows are enough; None for all.
@@ -120,6 +122,7 @@ class Scan(Relation):
     filters: tuple[Scalar, ...] = ()
     limit: int | None = None
     expectations: tuple[Expectation, ...] = ()
+    declared: Schema | None = None
 
     @property
     def schema(self) -> Schema:
@@ -555,6 +558,7 @@ class Sink(Relation):
         static_partition: columns of the partition with their values as texts.
         on_conflict: ``NOTHING``, ``ERROR`` or ``DEDUPLICATE``.
         expectations: what is expected of each row.
+        staging: set where no row may be seen before all are there, if the connector can do so.
     """
 
     input: Relation
@@ -571,6 +575,7 @@ class Sink(Relation):
     hints: tuple[Hint, ...] = ()
     inline: Any = field(default=None, compare=False)
     expectations: tuple[Expectation, ...] = ()
+    staging: Staging | None = None
 
     @property
     def schema(self) -> Schema:

@@ -202,7 +202,8 @@ def _scan_context(scan: logical.Scan, context: ConversionContext) -> TableContex
     stored = set(table.columns.names) - set(scan.partition_keys)
     of_stored = [each for each in scan.filters if {scan.columns.names[index] for index in input_refs(each)} <= stored]
     filters = arrow_filters(of_stored, scan.columns, context.time_zone)
-    return replace(table, partitions=scan.partitions, filters=filters, limit=scan.limit)
+    declared = None if scan.declared is None else scan.declared.row_type()
+    return replace(table, partitions=scan.partitions, filters=filters, limit=scan.limit, declared=declared)
 
 
 def _connector(table: TableContext, options: tuple[tuple[str, Any], ...]) -> str:
@@ -272,10 +273,14 @@ def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
         target = TABLE_CONNECTORS.load(_connector(table, sink.options)).create_sink(table)
     if sink.is_overwrite:
         target = _overwriting(target, table, context)
+    is_staged = False
+    if sink.staging is not None and context.is_batch:
+        staged = target.staged(sink.staging)
+        target, is_staged = staged or target, staged is not None
     _check_metadata(table, sink.columns, sink.metadata, target.writable_metadata, "writes")
     source = converted(sink.input, context)
     _check_times(source.schema, table, context)
-    return Sink(source, sink, target)
+    return Sink(source, sink, target, is_staged=is_staged)
 
 
 def _check_times(schema: Schema, table: TableContext, context: ConversionContext) -> None:

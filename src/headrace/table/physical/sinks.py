@@ -31,6 +31,7 @@ class Sink(PhysicalNode):
     Attributes:
         materializes: whether rows pass an upsert materializer, since their key is not that of the table.
         unique_key: the columns by which the materializer identifies rows; none for all columns.
+        is_staged: whether no row can be seen before the job has finished.
     """
 
     name: ClassVar[str] = "Sink"
@@ -40,6 +41,7 @@ class Sink(PhysicalNode):
     sink: TableSink
     materializes: bool = False
     unique_key: tuple[int, ...] = ()
+    is_staged: bool = False
 
     @property
     def schema(self) -> Schema:
