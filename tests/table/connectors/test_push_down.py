@@ -64,7 +64,7 @@ def test_partitions_are_pruned(
 def test_partitions_of_several_scans_and_of_none(tmp_path: Path) -> None:
     tables = partitioned(tmp_path, "csv")
     both = "SELECT a FROM t WHERE d = 'p' AND h = 1 UNION ALL SELECT a FROM t WHERE d = 'q'"
-    assert scans(tables, both) == ["t, partitions=[{d=p, h=1}, {d=q, h=1}]]"] * 2
+    assert scans(tables, both) == ["t, partitions=[{d=p, h=1}, {d=q, h=1}], project=[a, d, h], metadata=[]]"] * 2
     assert sorted(rows(tables, both)) == [(1,), (3,)]
     assert scans(tables, "SELECT a FROM t WHERE d = 'r'") == []
     assert rows(tables, "SELECT a FROM t WHERE d = 'r'") == []
