@@ -37,6 +37,7 @@ from benchmarks.suite.sql import (
 from benchmarks.suite.state import StateBenchmark
 from benchmarks.suite.topics import KafkaBenchmark, LogBenchmark
 from benchmarks.suite.topics_latency import KAFKA_LATENCY, LOG_LATENCY
+from benchmarks.suite.tpch import TpcHBenchmark
 from benchmarks.suite.window import WindowBenchmark
 from benchmarks.suite.window_function import WindowFunctionBenchmark
 
@@ -78,6 +79,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     SqlJoinBenchmark(),
     SqlFunctionsBenchmark(),
     SqlPlannerBenchmark(),
+    TpcHBenchmark(),
     NexmarkBenchmark(),
     PatternBenchmark(),
     MemoryBenchmark(),

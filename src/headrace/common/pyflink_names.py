@@ -56,7 +56,6 @@ _ASYNC_FUNCTIONS: Final = Missing("SQ-44", "ask a service by an asynchronous fun
 _AGGREGATES: Final = Missing("SQ-45", "write ROW_NUMBER() OVER (...), or a KeyedProcessFunction of a stream")
 _VIEWS_OF_STATE: Final = Missing("SQ-46", "let the accumulator be a list or a dict")
 _MODELS: Final = Missing("SQ-49", "ask the model by an asynchronous function of a stream: AsyncDataStream")
-_PLANS: Final = Missing("SQ-55", "keep the statements: operators have the same uid whenever they are planned again")
 _DATA_TYPES: Final = Missing("SQ-08", "write one of DataTypes, or the type as SQL does, as a text: 'DECIMAL(10, 2)'")
 _TABLE_SCHEMA: Final = _never("SQ-02", "Flink has given it up: use get_resolved_schema()")
 _DIALECT: Final = _never("SQ-02", "there is one dialect, Flink's own")
@@ -69,8 +68,6 @@ _UID: Final = Missing("DS-28", "give the operator a uid() instead")
 # --- modules ---------------------------------------------------------------------------------------------------------
 
 MODULES: Final[dict[str, Missing]] = {
-    "table.compiled_plan": _PLANS,
-    "table.plan_reference": _PLANS,
     "table.data_view": _VIEWS_OF_STATE,
     "table.descriptors": _never("SQ-02", "Flink has given it up: use CREATE TABLE"),
     "table.expression": _TABLE_API,
@@ -160,13 +157,15 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "AsyncScalarFunction": _ASYNC_FUNCTIONS,
         "TableAggregateFunction": _AGGREGATES,
         **_each("DataView ListView MapView", _VIEWS_OF_STATE),
-        **_each("CompiledPlan PlanReference", _PLANS),
         "UserDefinedType": _DATA_TYPES,
         **_each("Expression GroupedTable TablePipeline", _TABLE_API),
         **_each("GroupWindowedTable OverWindowedTable WindowGroupedTable", _TABLE_WINDOWS),
         **_each("Module ModuleEntry", _MODULES),
         "SqlDialect": _DIALECT,
         "TableSchema": _TABLE_SCHEMA,
+    },
+    "table.plan_reference": {
+        "BytesContentPlanReference": _never("SQ-55", "plans are JSON: use JsonContentPlanReference"),
     },
     "table.types": _each(
         "ArrayType AtomicType BigIntType BinaryType BooleanType CharType DataType DateType DayTimeIntervalType "
@@ -245,14 +244,12 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     },
     "StatementSet": {
         **_each("add attach_as_datastream", _TABLE_API),
-        "compile_plan": _PLANS,
     },
     "StreamTableEnvironment": {
         "to_append_stream": _never("SQ-04", "Flink has given it up: use to_data_stream()"),
         "to_retract_stream": _never("SQ-04", "Flink has given it up: use to_changelog_stream()"),
     },
     "TableEnvironment": {
-        **_each("compile_plan_sql execute_plan load_plan", _PLANS),
         **_each("create_java_function create_java_temporary_function", _NO_JAVA),
         "create_java_temporary_system_function": _NO_JAVA,
         **_each(

@@ -33,6 +33,7 @@ from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation
+from headrace.formats.statistics import Statistics
 from headrace.storage.file_system import TakenOutput
 from headrace.storage.files import InputFile
 
@@ -124,6 +125,10 @@ class FileFormat(ABC, Generic[T_co]):
             CorruptFileError: when nothing of the file can be read.
             OSError: when the file is gone, or on a passing fault.
         """
+
+    def statistics(self, file: InputFile) -> Statistics | None:
+        """What a file says of its records; None where it says nothing. As :meth:`extent` it looks at little of it."""
+        return None
 
     @abstractmethod
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:

@@ -22,6 +22,7 @@ from headrace.formats.bulk_files import (
     telling_damage,
 )
 from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileRange
+from headrace.formats.statistics import Statistics
 from headrace.storage.files import InputFile, shown
 
 __all__ = ["OrcBulkWriters", "OrcFormat"]
@@ -76,6 +77,10 @@ class OrcFormat(ColumnFileFormat):
             stripes, rows = found.nstripes, found.nrows
         each = max(stripes, 1)
         return FileExtent(stripes, bytes_per_unit=file.size / each, records_per_unit=rows / each)
+
+    def statistics(self, file: InputFile) -> Statistics:
+        with _open(file) as found:
+            return Statistics(found.nrows)
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
         path, schema = shown(part.file.path), layout_of(self.produced_type).schema

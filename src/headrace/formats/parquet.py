@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import BinaryIO, Final, Self
 
@@ -37,6 +37,7 @@ from headrace.formats.bulk_files import (
     telling_damage,
 )
 from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileRange
+from headrace.formats.statistics import ColumnStatistics, Statistics
 from headrace.storage.files import InputFile, shown
 
 __all__ = [
@@ -129,6 +130,10 @@ class ParquetFormat(ColumnFileFormat):
         rows = ends[-1]
         return FileExtent(rows, bytes_per_unit=file.size / max(rows, 1), preferred_cuts=tuple(ends[1:-1]))
 
+    def statistics(self, file: InputFile) -> Statistics:
+        with _open(file) as parquet:
+            return _statistics_of(parquet.metadata)
+
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
         schema = layout_of(self.produced_type).schema
         path = part.file.path
@@ -210,6 +215,28 @@ def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
             _ = parquet.schema_arrow.names  # which may be what is damaged
         with parquet:
             yield parquet
+
+
+def _statistics_of(footer: pq.FileMetaData) -> Statistics:
+    """What the footer of a file says; columns are looked up when they are asked for."""
+    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+
+    @cache
+    def column(name: str) -> ColumnStatistics:
+        if name not in places:
+            return ColumnStatistics()
+        return ColumnStatistics.of_all(_statistics_of_chunk(group.column(places[name])) for group in groups)
+
+    return Statistics(footer.num_rows, column)
+
+
+def _statistics_of_chunk(chunk: pq.ColumnChunkMetaData) -> ColumnStatistics:
+    found = chunk.statistics
+    if found is None:
+        return ColumnStatistics()
+    nulls = found.null_count if found.has_null_count else None
+    return ColumnStatistics(nulls, found.min, found.max) if found.has_min_max else ColumnStatistics(nulls)
 
 
 def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:

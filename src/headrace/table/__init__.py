@@ -11,6 +11,7 @@ from headrace.common.public_module import public_module
 from headrace.common.types import Row, RowKind
 from headrace.operators.functions import FunctionContext
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference
 from headrace.table.environment.descriptors import FormatDescriptor, TableDescriptor
 from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
@@ -26,11 +27,13 @@ from headrace.table.types import DataTypes
 __all__ = [
     "AggregateFunction",
     "ChangelogMode",
+    "CompiledPlan",
     "DataTypes",
     "EnvironmentSettings",
     "ExplainDetail",
     "FormatDescriptor",
     "FunctionContext",
+    "PlanReference",
     "ResultKind",
     "Row",
     "RowKind",

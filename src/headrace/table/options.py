@@ -109,6 +109,26 @@ ATOMICITY: Final = ConfigOption(
     False,
     "Whether CREATE TABLE ... AS and REPLACE TABLE ... AS change the catalog when their job has finished.",
 )
+STATISTICS: Final = ConfigOption(
+    "table.optimizer.source.report-statistics-enabled",
+    boolean,
+    True,
+    "Whether plans of batch mode depend on what is known of tables: their rows, and the values of their columns.",
+)
+JOIN_REORDER: Final = ConfigOption[bool | None](
+    "table.optimizer.join-reorder-enabled",
+    boolean,
+    None,
+    "Whether inner joins of batch mode are put in the order that costs least; where statistics are known, unless set.",
+)
+
+FORCE_RECOMPILE: Final = ConfigOption(
+    "table.plan.force-recompile",
+    boolean,
+    False,
+    "Whether COMPILE PLAN replaces a plan, by one that goes on with its state.",
+)
+
 CATALOG_STORE: Final = ConfigOption(
     "table.catalog-store.kind",
     choice("generic_in_memory", "file"),
@@ -158,6 +178,9 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
         PREDICATE_PUSHDOWN,
         ATOMICITY,
+        STATISTICS,
+        JOIN_REORDER,
+        FORCE_RECOMPILE,
         CATALOG_STORE,
         CATALOG_STORE_PATH,
         RESULT_MODE,
@@ -168,11 +191,11 @@ IN_EFFECT: Final = frozenset(_OPTIONS)
 """Keys that have an effect."""
 _OPTIMIZER: Final = (
     "distinct-agg.split.bucket-num distinct-agg.split.enabled dynamic-filtering.enabled "
-    "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold join-reorder-enabled "
+    "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold "
     "multi-join.enabled multiple-input-enabled non-deterministic-update.strategy "
     "reuse-optimize-block-with-digest-enabled "
     "reuse-sink-enabled reuse-source-enabled reuse-sub-plan-enabled "
-    "source.report-statistics-enabled union-all-as-breakpoint-enabled delta-join.strategy"
+    "union-all-as-breakpoint-enabled delta-join.strategy"
 )
 _EXECUTION: Final = (
     "async-state.enabled deduplicate.insert-update-after-sensitive-enabled "
@@ -188,7 +211,7 @@ _EXECUTION: Final = (
 _OTHERS: Final = (
     "builtin-catalog-name builtin-database-name column-expansion-strategy "
     "dynamic-table-options.enabled generated-code.max-length legacy-nested-row-nullability module.default "
-    "plan.compile.catalog-objects plan.force-recompile plan.restore.catalog-objects resources.download-dir"
+    "plan.compile.catalog-objects plan.restore.catalog-objects resources.download-dir"
 )
 
 WITHOUT_EFFECT: Final = frozenset(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.plugins import imported
@@ -117,10 +117,14 @@ class BindContext:
             reason = f"function '{node}' is written in {created.language}: {created.class_name}"
             raise self.error(node, reason, "Write it in Python, and CREATE FUNCTION ... LANGUAGE PYTHON.")
         try:
-            given = imported(created.class_name) if created.inline is None else created.inline
-            return definition_of(given, node.texts[-1])
+            return definition_of(self.imported_function(created), node.texts[-1])
         except (InvalidProgramError, UnsupportedOperationError, InvalidTypeError, SqlError) as error:
             raise self.error(node, f"function '{node}' cannot be called: {error}") from error
+
+    @staticmethod
+    def imported_function(created: CatalogFunction) -> Any:
+        """The function of Python that a program has registered, or a class or a function of a module."""
+        return imported(created.class_name) if created.inline is None else created.inline
 
     def defer(self, node: SqlNode, reason: str, advice: str | None = None) -> None:
         """Add an error that is raised only when the statement is planned."""

@@ -22,6 +22,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.source import Source
+from headrace.formats.statistics import Statistics
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
 from headrace.table.connectors.table_source import TableSource
 
@@ -128,8 +129,8 @@ class GeneratedTable(TableSource):
         return self.count is not None
 
     @property
-    def row_count(self) -> int | None:
-        return self.count
+    def statistics(self) -> Statistics | None:
+        return None if self.count is None else Statistics(self.count)
 
     @property
     def summary(self) -> str:

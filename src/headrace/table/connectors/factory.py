@@ -36,6 +36,7 @@ class TableContext:
         options: the options of ``WITH``, without ``connector``.
         settings: the configuration of the session.
         is_batch: whether the statement runs in batch mode.
+        takes_statistics: whether the plan depends on what is known of the rows.
         partitions: the partitions to read; None for all.
         filters: conditions on columns; rows that do not meet them may be left out.
         limit: how many rows are enough; None for all.
@@ -49,6 +50,7 @@ class TableContext:
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Configuration = field(default_factory=Configuration, compare=False)
     is_batch: bool = False
+    takes_statistics: bool = False
     partitions: tuple[Partition, ...] | None = None
     filters: tuple[pc.Expression, ...] = field(default=(), compare=False)
     limit: int | None = None

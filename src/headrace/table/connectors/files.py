@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, BinaryIO, Final
 
 from headrace.common.batch import Batch
-from headrace.common.config_options import ConfigOption, boolean, memory_size, positive_duration
+from headrace.common.config_options import ConfigOption, boolean, choice, memory_size, positive_duration
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint, string
@@ -16,6 +17,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
 from headrace.common.typeinfo import CompositeTypeInfo, RowTypeInfo, TypeInformation
 from headrace.connectors.file_system.buckets import NO_VALUE, BucketAssigner
+from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.file_system.rolling import (
     DEFAULT_INTERVAL,
     DEFAULT_PART_SIZE,
@@ -28,9 +30,11 @@ from headrace.connectors.file_system.source import FileSourceBuilder
 from headrace.connectors.sink import Sink
 from headrace.connectors.source import Source
 from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileKind
+from headrace.formats.statistics import Statistics
 from headrace.operators.lookup.table_readers import SourceTable
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
+from headrace.table.connectors.file_statistics import statistics_of_files
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.partitions import (
     COMMIT_OPTIONS,
@@ -54,6 +58,9 @@ MONITOR_INTERVAL: Final = ConfigOption[int | None](
 )
 PATH_PATTERN: Final = ConfigOption[re.Pattern[str] | None](
     "source.path.regex-pattern", pattern, None, "Only files are read whose whole path this regular expression matches."
+)
+REPORT_STATISTICS: Final = ConfigOption(
+    "source.report-statistics", choice("ALL", "NONE"), "ALL", "Whether plans of batch mode take statistics from files."
 )
 NO_PARTITION: Final = ConfigOption("partition.default-name", str, NO_VALUE, "The folder of rows without a value.")
 ROLLING_SIZE: Final = ConfigOption(
@@ -86,7 +93,6 @@ _METADATA: Final[Mapping[str, LogicalType]] = {
 _NO_CODE: Final = "the commit of a partition runs no code of a program; a file '_SUCCESS' says that it is complete"
 _OTHER_OPTIONS: Final = {
     "scan.parallelism": ALL_TASKS,
-    "source.report-statistics": "the planner takes none from files; leave it out",
     "sink.shuffle-by-partition.enable": "'auto-compaction' makes one file of those of all tasks",
     "sink.partition-commit.policy.class": _NO_CODE,
     "sink.partition-commit.policy.class.parameters": _NO_CODE,
@@ -101,6 +107,7 @@ class FileSystemTables(TableConnector):
     required_options = (PATH, FORMAT)
     optional_options = (
         *(MONITOR_INTERVAL, PATH_PATTERN, NO_PARTITION, AUTO_COMPACTION, COMPACTION_SIZE, PARALLELISM),
+        REPORT_STATISTICS,
         *(ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
         *(CACHE, *FULL_OPTIONS, *COMMIT_OPTIONS),
     )
@@ -148,6 +155,22 @@ class FileTableSource(TableSource):
     def can_limit(self) -> bool:
         return True
 
+    @cached_property
+    def _statistics(self) -> Statistics | None:
+        reader = self.format.file_reader(self.context.type_of(self._stored))
+        path, storage = resolved(self.options.get(PATH)), self.context.settings.storage_options()
+        return statistics_of_files(InputPaths([path], storage, self._path_filter()), reader)
+
+    @property
+    def statistics(self) -> Statistics | None:
+        is_asked = self.context.takes_statistics and self.options.get(REPORT_STATISTICS) == "ALL"
+        return self._statistics if is_asked and self.is_bounded else None
+
+    @property
+    def _stored(self) -> list[str]:
+        """The columns that are in the files."""
+        return [name for name in self.context.columns.names if name not in self.context.partition_keys]
+
     @property
     def partitions(self) -> Sequence[Partition] | None:
         if not self.context.partition_keys or not self.is_bounded:
@@ -164,7 +187,7 @@ class FileTableSource(TableSource):
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         partitions = self.context.partition_keys
-        stored = [name for name in self.context.columns.names if name not in partitions]
+        stored = self._stored
         with told_of(self.context):
             inner = self._files(stored, dict.fromkeys((*metadata, *(["file.path"] if partitions else []))))
         places: dict[str, int] = {name: place for place, name in enumerate((*stored, *dict.fromkeys(metadata)))}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.common.logical_types import LogicalType
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.source import Source
+from headrace.formats.statistics import Statistics
 from headrace.graph.stream_graph import Edge
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_lookup import TableLookup
@@ -29,8 +30,8 @@ class TableSource(ABC):
         return {}
 
     @property
-    def row_count(self) -> int | None:
-        """The number of rows, if it is known; an estimate that plans show (Flink's ``SupportsStatisticReport``)."""
+    def statistics(self) -> Statistics | None:
+        """What is known of its rows (Flink's ``SupportsStatisticReport``); None where nothing is."""
         return None
 
     @property

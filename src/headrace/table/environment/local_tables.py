@@ -18,6 +18,7 @@ from headrace.common.types import Row
 from headrace.connectors.ranges import CollectionSource, ColumnsSource
 from headrace.connectors.source import Source
 from headrace.formats.bulk_files import type_of_schema
+from headrace.formats.statistics import Statistics
 from headrace.table.catalog.objects import CatalogTable, Column
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.logical.schema import Field, Schema
@@ -41,8 +42,8 @@ class LocalRows(TableSource):
     is_bounded = True
 
     @property
-    def row_count(self) -> int:
-        return self.count
+    def statistics(self) -> Statistics:
+        return Statistics(self.count)
 
     @property
     def summary(self) -> str:

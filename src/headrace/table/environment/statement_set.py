@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
+from headrace.table.environment.compiled_plan import CompiledPlan, compiled_plan
 from headrace.table.environment.explain import explained
 from headrace.table.environment.statements import bound_statements
 from headrace.table.logical.relations import Relation
@@ -74,6 +75,15 @@ class StatementSet:
         """Print the plan of all statements."""
         print(self.explain(*extra_details))  # noqa: T201 - what it is for
 
+    def compile_plan(self) -> CompiledPlan:
+        """Compile the statements to one plan; the set is empty again.
+
+        Raises:
+            InvalidProgramError: when there are no statements.
+            PlanningError: when they cannot be planned, or read or write what exists in this program alone.
+        """
+        return compiled_plan(self._environment, self._taken())
+
     def execute(self) -> TableResult:
         """Start the job; the set is empty again.
 
@@ -81,7 +91,10 @@ class StatementSet:
             InvalidProgramError: when there are no statements.
             PlanningError: when they cannot be planned.
         """
+        return self._environment.run_inserts(self._taken())
+
+    def _taken(self) -> list[Relation]:
         if not self._relations:
             raise InvalidProgramError("a StatementSet without statements has nothing to do: add_insert_sql(...)")
         relations, self._relations = self._relations, []
-        return self._environment.run_inserts(relations)
+        return relations

@@ -15,6 +15,13 @@ from headrace.table.bind.statements import bind_change, bind_insert, bind_query
 from headrace.table.catalog.objects import CatalogTable
 from headrace.table.ddl import CreatedTable, bind_table_as, execute_ddl, validate_ddl
 from headrace.table.ddl.result import OK
+from headrace.table.environment.compiled_plan import (
+    PlanReference,
+    compiled_plan,
+    loaded_plan,
+    local_path,
+    plan_to_replace,
+)
 from headrace.table.environment.explain import explained
 from headrace.table.environment.static import STRING, done, static_result, text_result
 from headrace.table.environment.table_result import ResultKind, TableResult
@@ -106,11 +113,8 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
     return execution(tables, statement, source)
 
 
-_NO_PLANS: Final = ": keep the statements, whose operators have the same uids whenever they are planned"
 _INSTEAD: Final = {
     "ANALYZE TABLE": ": plans do not depend on statistics; leave it out",
-    "COMPILE PLAN": _NO_PLANS,
-    "EXECUTE PLAN": _NO_PLANS,
     "ADD JAR": ": functions and connectors are written in Python, and installed by pip",
 }
 """Alternatives to statements that are not supported."""
@@ -125,7 +129,9 @@ def _words(statement: Statement) -> str:
 
 def validate_statement(tables: TableEnvironment, statement: Statement, source: SqlSource) -> None:
     """Validate a statement."""
-    if isinstance(statement, sql.Explain | sql.Execute):
+    if isinstance(statement, sql.ExecutePlan):
+        return  # it has no names
+    if isinstance(statement, sql.Explain | sql.Execute | sql.CompilePlan):
         validate_statement(tables, statement.statement, source)
     elif isinstance(statement, sql.StatementSet):
         for insert in statement.inserts:
@@ -155,6 +161,21 @@ def _statement_set(tables: TableEnvironment, statement: sql.StatementSet, source
 
 def _execute(tables: TableEnvironment, statement: sql.Execute, source: SqlSource) -> TableResult:
     return execute_statement(tables, statement.statement, source)
+
+
+def _compile_plan(tables: TableEnvironment, statement: sql.CompilePlan, source: SqlSource) -> TableResult:
+    before, exists = plan_to_replace(tables, statement.file), local_path(statement.file).exists()
+    if exists and statement.if_not_exists:
+        return done()
+    if exists and statement.and_execute and before is None:
+        return _execute_plan(tables, sql.ExecutePlan(statement.file, start=statement.start, end=statement.end), source)
+    plan = compiled_plan(tables, bound_statements(tables, statement.statement, source), before)
+    plan.write_to_file(statement.file)
+    return plan.execute() if statement.and_execute else done()
+
+
+def _execute_plan(tables: TableEnvironment, statement: sql.ExecutePlan, _: SqlSource) -> TableResult:
+    return loaded_plan(tables, PlanReference.from_file(statement.file)).execute()
 
 
 def _create_table_as(tables: TableEnvironment, statement: CreateTable, source: SqlSource) -> TableResult:
@@ -196,6 +217,9 @@ def bound_statements(tables: TableEnvironment, statement: Statement, source: Sql
 
 
 def _explain(tables: TableEnvironment, statement: sql.Explain, source: SqlSource) -> TableResult:
+    if isinstance(statement.statement, sql.ExecutePlan):
+        plan = loaded_plan(tables, PlanReference.from_file(statement.statement.file))
+        return text_result(plan.explain(*statement.details))
     relations = bound_statements(tables, statement.statement, source)
     return text_result(explained(tables, relations, statement.details))
 
@@ -235,6 +259,8 @@ _EXECUTIONS: Final[dict[type[Statement], Execution]] = {
     sql.Insert: _insert,
     sql.StatementSet: _statement_set,
     sql.Execute: _execute,
+    sql.CompilePlan: _compile_plan,
+    sql.ExecutePlan: _execute_plan,
     sql.SetOption: _set,
     sql.ResetOption: _reset,
     sql.Delete: _change,

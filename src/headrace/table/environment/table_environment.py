@@ -26,6 +26,7 @@ from headrace.table.ddl.execute import CreatedTable
 from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import create_function, open_catalogs
 from headrace.table.environment.changes import ResultChanges
+from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference, compiled_plan, loaded_plan
 from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.explain import explained
 from headrace.table.environment.local_tables import table_of_elements, table_of_pandas
@@ -42,10 +43,12 @@ from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.format import quoted, quoted_path
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.definitions import CreateFunction
-from headrace.table.parse.tree.statements import ExplainDetail, QueryStatement
+from headrace.table.parse.tree.statements import ExplainDetail, Insert, QueryStatement
+from headrace.table.parse.tree.statements import StatementSet as StatementSetStatement
 from headrace.table.physical.planner import Planner
 from headrace.table.physical.sinks import Sink, with_constraints
 from headrace.table.physical.translation import GraphBuilder, record_type
+from headrace.table.plans.document import CompiledStatements
 
 
 class TableEnvironment:
@@ -158,6 +161,32 @@ class TableEnvironment:
         """
         relations = bound_statements(self, parse_statement(stmt), SqlSource(stmt))
         return explained(self, relations, extra_details)
+
+    def compile_plan_sql(self, stmt: str) -> CompiledPlan:
+        """Compile an ``INSERT``, or a statement set, to a plan that later sessions can execute.
+
+        Args:
+            stmt: the statement.
+
+        Raises:
+            PlanningError: when it cannot be planned, or reads or writes what exists in this program alone.
+        """
+        statement = parse_statement(stmt)
+        if not isinstance(statement, Insert | StatementSetStatement):
+            raise InvalidProgramError(f"compile_plan_sql takes INSERT, and not {type(statement).__name__}")
+        return compiled_plan(self, bound_statements(self, statement, SqlSource(stmt)))
+
+    def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
+        """The compiled plan in a file, or in a text.
+
+        Raises:
+            PlanningError: when there is no such file, it holds no compiled plan, or a function is not registered.
+        """
+        return loaded_plan(self, plan_reference)
+
+    def execute_plan(self, plan_reference: PlanReference) -> TableResult:
+        """Start the job of a compiled plan; errors as of :meth:`load_plan`."""
+        return self.load_plan(plan_reference).execute()
 
     def create_statement_set(self) -> StatementSet:
         """A set of statements that are executed as one job."""
@@ -482,6 +511,12 @@ class TableEnvironment:
         planner = self.planner()
         graph = self.new_graph()
         ends = planner.translated(planner.plan(relations), graph)
+        return self._started(graph.subgraph([edge.source for edges in ends for edge in edges]))
+
+    def run_compiled(self, statements: CompiledStatements) -> TableResult:
+        """Start the job of compiled statements."""
+        graph = self.new_graph()
+        ends = statements.translated(graph, Configuration.from_dict(self.session_settings()))
         return self._started(graph.subgraph([edge.source for edges in ends for edge in edges]))
 
     def run_creation(self, created: CreatedTable) -> TableResult:

@@ -21,7 +21,7 @@ from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
-from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE
+from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE, STATISTICS
 from headrace.table.physical.arrow_filters import arrow_filters
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
 from headrace.table.physical.calcs import filtered, projected
@@ -194,6 +194,7 @@ def _context(
         options={key: value for key, value in table.options if key != "connector"},
         settings=context.settings,
         is_batch=context.is_batch,
+        takes_statistics=context.is_batch and context.settings.get(STATISTICS),
     )
 
 
@@ -265,21 +266,31 @@ def _overwriting(target: TableSink, table: TableContext, context: ConversionCont
     return found
 
 
-@conversion_rule(logical.Sink)
-def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
+def table_sink(sink: logical.Sink, context: ConversionContext) -> TableSink:
+    """The sink of a table.
+
+    Raises:
+        PlanningError: when the table has no connector, or its rows cannot be replaced.
+        ConfigurationError: when there is no such connector, or options are wrong.
+    """
     table = _context(sink.path, sink, context)
-    target = sink.inline
+    target: TableSink | None = sink.inline
     if target is None:
         target = TABLE_CONNECTORS.load(_connector(table, sink.options)).create_sink(table)
     if sink.is_overwrite:
         target = _overwriting(target, table, context)
-    is_staged = False
+    _check_metadata(table, sink.columns, sink.metadata, target.writable_metadata, "writes")
+    return target
+
+
+@conversion_rule(logical.Sink)
+def _sink(sink: logical.Sink, context: ConversionContext) -> PhysicalNode:
+    target, is_staged = table_sink(sink, context), False
     if sink.staging is not None and context.is_batch:
         staged = target.staged(sink.staging)
         target, is_staged = staged or target, staged is not None
-    _check_metadata(table, sink.columns, sink.metadata, target.writable_metadata, "writes")
     source = converted(sink.input, context)
-    _check_times(source.schema, table, context)
+    _check_times(source.schema, _context(sink.path, sink, context), context)
     return Sink(source, sink, target, is_staged=is_staged)
 
 

@@ -82,8 +82,8 @@ class Estimate:
 
 
 def _rows_of_scan(scan: TableSourceScan, _: Estimate) -> float:
-    known = scan.source.row_count
-    rows = UNKNOWN_ROWS if known is None else float(known)
+    known = scan.source.statistics
+    rows = UNKNOWN_ROWS if known is None else float(known.rows)
     for condition in scan.scan.filters:
         rows *= selectivity(condition)
     return rows if scan.scan.limit is None else min(rows, float(scan.scan.limit))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.errors import refuses_depth
-from headrace.table.logical.relations import Relation
+from headrace.table.logical.relations import Join, Relation
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import TimeAttribute
-from headrace.table.options import PREDICATE_PUSHDOWN
+from headrace.table.options import JOIN_REORDER, PREDICATE_PUSHDOWN
 from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical import (  # noqa: F401 - their conversions
     changelog_functions,
@@ -42,6 +42,7 @@ from headrace.table.physical.scalar_text import execution_text as execution_scal
 from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
+from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.optimizer import optimized
 from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.rules.scan_push_down import with_pushed_down
@@ -76,7 +77,12 @@ class Planner:
         """
         context = ConversionContext(self.is_batch, self.settings, is_shown)
         purpose = PlanPurpose(is_shown, self.is_batch)
-        logical = [optimized(relation, context.is_normalized, context.time_zone, purpose) for relation in relations]
+        logical = [
+            optimized(
+                relation, context.is_normalized, context.time_zone, purpose, self._estimates_of(relation, context)
+            )
+            for relation in relations
+        ]
         pushed = with_pushed_down(
             logical,
             lambda scan: table_source(scan, context),
@@ -90,6 +96,15 @@ class Planner:
             roots = [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
             roots = [with_mini_batches(root, self.settings) for root in roots]
         return list(map(_named, roots, relations)) if is_collected else roots
+
+    def _estimates_of(self, relation: Relation, context: ConversionContext) -> Estimates | None:
+        """The estimates by which joins are put in order; None where they stay as they are written."""
+        asked = self.settings.get(JOIN_REORDER)
+        if not self.is_batch or asked is False:
+            return None
+        estimates = Estimates(lambda scan: table_source(scan, context).statistics)
+        has_joins = any(isinstance(node, Join) for node in relation.walk())
+        return estimates if asked or (has_joins and estimates.are_known(relation)) else None
 
     @refuses_depth
     def plan_text(self, relations: Sequence[Relation], details: Sequence[ExplainDetail] = ()) -> str:
@@ -132,6 +147,18 @@ class Planner:
         """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)
         return [builder.translate(root) for root in roots]
+
+
+def explained_plans(roots: Sequence[PhysicalNode], details: Sequence[ExplainDetail], *, is_batch: bool) -> str:
+    """The text of plans without the statements that they are of, as ``EXPLAIN`` shows it."""
+    physical = physical_text(
+        roots,
+        batch_text if is_batch else calcite_text,
+        with_mode=ExplainDetail.CHANGELOG_MODE in details,
+        with_cost=ExplainDetail.ESTIMATED_COST in details,
+    )
+    executed = execution_text(roots, execution_scalar_text)
+    return f"== Optimized Physical Plan ==\n{physical}\n\n== Optimized Execution Plan ==\n{executed}\n"
 
 
 def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:

@@ -20,8 +20,8 @@ _OTHER_SELECTIVITY: Final = 0.5
 def rows_of(node: PhysicalNode) -> float:
     """The rows that a node emits."""
     if isinstance(node, TableSourceScan):
-        known = node.source.row_count
-        return UNKNOWN_ROWS if known is None else float(known)
+        known = node.source.statistics
+        return UNKNOWN_ROWS if known is None else float(known.rows)
     if isinstance(node, ValuesScan):
         return float(len(node.rows))
     given = sum(map(rows_of, node.inputs))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
+from typing import Final
 
 import pyarrow as pa
 
@@ -38,11 +40,16 @@ class GraphBuilder:
         graph: the graph.
         is_batch: whether the job runs in batch mode.
         settings: the configuration of the session.
+        uids_of: the uids that operators of a node had before, where they are to have them again.
+        made: the nodes that were translated, each with the uids of its operators.
     """
 
     graph: StreamGraph
     is_batch: bool
     settings: Configuration
+    uids_of: Callable[[PhysicalNode], Sequence[str]] = lambda _: ()
+    made: list[tuple[PhysicalNode, list[str]]] = field(default_factory=list)
+    _given: list[str] = field(default_factory=list)
     _made: dict[PhysicalNode | int, tuple[PhysicalNode, Edges]] = field(default_factory=dict)
     _shapes: dict[int, str] = field(default_factory=dict)
     _shape: str = ""
@@ -54,12 +61,15 @@ class GraphBuilder:
 
     def translate(self, node: PhysicalNode) -> Edges:
         """The edges that carry the rows of a node; adds its operators, and those of its inputs, to the graph once."""
-        key = node if _is_deterministic(node) else id(node)
+        key = node if is_shareable(node) else id(node)
         known = self._made.get(key)
         if known is None:
             inputs = [self.translate(child) for child in node.inputs]
             self._shape = self._shape_of(node)
+            self._given = list(self.uids_of(node))
+            before = len(self.graph)
             edges = node.translate(self, inputs)
+            self.made.append((node, [each.uid or "" for each in list(self.graph)[before:]]))
             known = self._made[key] = (node, edges)
         return known[1]
 
@@ -81,6 +91,9 @@ class GraphBuilder:
     def _new_uid(self, name: str) -> str:
         """A uid that no operator of the graph has: the name, and a digest of the plan from which it is translated."""
         taken = {each.uid for each in self.graph}
+        given = next((uid for uid in self._given if _name_in(uid) == name and uid not in taken), None)
+        if given is not None:
+            return given
         uids = (f"{name}-{self._shape[:12]}{f'-{number}' if number > 1 else ''}" for number in count(1))
         return next(uid for uid in uids if uid not in taken)
 
@@ -89,7 +102,16 @@ class GraphBuilder:
         return self.add(SelectSpec(tuple(columns), record_type(schema)), name, edges)
 
 
-def _is_deterministic(node: PhysicalNode) -> bool:
+def _name_in(uid: str) -> str:
+    """The name of an operator, given its uid: a digest follows it, and perhaps a number."""
+    return _DIGEST.sub("", uid)
+
+
+_DIGEST: Final = re.compile(r"-[0-9a-f]{12}(-\d+)?$")
+
+
+def is_shareable(node: PhysicalNode) -> bool:
+    """Return whether the operators of a node serve all nodes that compute the same: it has no randomness."""
     return all(is_deterministic(scalar) for each in node.walk() for scalar in each.parts(Scalar))
 
 

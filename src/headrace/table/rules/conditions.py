@@ -6,7 +6,7 @@ from typing import Final
 from headrace.table.functions.definitions import CallShape, Determinism
 from headrace.table.functions.table import FUNCTIONS, definition_of_call
 from headrace.table.functions.types import with_nullability
-from headrace.table.logical.scalars import Call, Cast, Scalar, substituted
+from headrace.table.logical.scalars import Call, Cast, Scalar, all_of, conjuncts, substituted
 
 _BLOAT: Final = 100
 """The maximum number of nodes by which merging may grow scalars (the default of Calcite's ``bloat``)."""
@@ -29,6 +29,18 @@ def call(name: str, *operands: Scalar) -> Call:
 def either(conditions: Sequence[Scalar]) -> Scalar:
     """The disjunction of one or more conditions."""
     return conditions[0] if len(conditions) == 1 else call("OR", *conditions)
+
+
+def factored(condition: Scalar) -> Scalar:
+    """A disjunction with what its alternatives have in common outside: ``a AND (b OR c)``; others as they are."""
+    if not isinstance(condition, Call) or condition.function != "OR":
+        return condition
+    alternatives = [conjuncts(each) for each in condition.operands]
+    common = [each for each in alternatives[0] if all(each in others for others in alternatives[1:])]
+    if not common:
+        return condition
+    rests = [[each for each in parts if each not in common] for parts in alternatives]
+    return all_of(common if not all(rests) else [*common, either([all_of(rest) for rest in rests])])
 
 
 def merged(scalars: Sequence[Scalar], columns: Sequence[Scalar]) -> list[Scalar] | None:

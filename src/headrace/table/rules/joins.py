@@ -21,7 +21,7 @@ from headrace.table.logical.scalars import (
     input_refs,
     moved,
 )
-from headrace.table.rules.conditions import is_deterministic
+from headrace.table.rules.conditions import factored, is_deterministic
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def _filtered(relation: Relation, conditions: Sequence[Scalar]) -> Relation:
 
 def filter_below_join(condition: Scalar, join: Join) -> Relation | None:
     """A filter pushed into a join; None if all of it has to stay."""
-    conditions, width = conjuncts(condition), len(join.left.schema)
+    conditions = [part for each in conjuncts(condition) for part in conjuncts(factored(each))]
+    width = len(join.left.schema)
     kind = _without_nulls(join.kind, conditions, width)
     inner = kind is JoinKind.INNER
     sides = _Sides.of(conditions, width, left=not kind.left_is_optional, right=not kind.right_is_optional)

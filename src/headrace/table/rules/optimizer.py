@@ -6,7 +6,9 @@ from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
 from headrace.table.rules.constants import with_constants
 from headrace.table.rules.empty import with_empty_inputs
+from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.group_windows import with_group_windows
+from headrace.table.rules.join_order import with_join_order
 from headrace.table.rules.joins import with_columns_of_keys, with_one_of_equals
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
@@ -18,7 +20,13 @@ from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
 
 
-def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: str, purpose: PlanPurpose) -> Relation:
+def optimized(
+    relation: Relation,
+    is_upsert: Callable[[Scan], bool],
+    time_zone: str,
+    purpose: PlanPurpose,
+    estimates: Estimates | None = None,
+) -> Relation:
     """Applies all rules.
 
     Args:
@@ -26,10 +34,12 @@ def optimized(relation: Relation, is_upsert: Callable[[Scan], bool], time_zone: 
         is_upsert: whether a table's source gives upserts, which have to be normalized.
         time_zone: the session time zone.
         purpose: what the plan is for.
+        estimates: estimates by which inner joins are put in order; None to leave them in theirs.
     """
     relation = with_joins_for_subqueries(with_temporal_joins(with_one_of_equals(relation)))
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
-    relation = with_columns_of_keys(with_filters_below(with_empty_inputs(relation)))
+    relation = with_filters_below(with_empty_inputs(relation))
+    relation = with_columns_of_keys(relation if estimates is None else with_join_order(relation, estimates))
     over = with_over_aggregates(pruned(relation, purpose=purpose), purpose)
     ranked = with_sorts_below(with_ranks(with_filters_below(over), purpose))
     return with_group_windows(pruned(ranked, purpose=purpose, through_watermarks=False))

@@ -1,0 +1,55 @@
+"""What is known of the values in a file without reading them: their number, and what their lowest and highest are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """What is known of a column; None where nothing is.
+
+    Attributes:
+        nulls: the number of rows in which it is null.
+        lowest: its lowest value, as Arrow gives it to Python.
+        highest: its highest value.
+        distinct: the number of its different values.
+    """
+
+    nulls: int | None = None
+    lowest: Any = None
+    highest: Any = None
+    distinct: float | None = None
+
+    @staticmethod
+    def of_all(parts: Iterable[ColumnStatistics]) -> ColumnStatistics:
+        """Those of a column whose rows are in several parts."""
+        known = list(parts)
+        return ColumnStatistics(
+            _of_known([each.nulls for each in known], sum),
+            _of_known([each.lowest for each in known], min),
+            _of_known([each.highest for each in known], max),
+        )
+
+
+def _of_known(values: list[Any], function: Callable[[list[Any]], Any]) -> Any:
+    return None if not values or any(each is None for each in values) else function(values)
+
+
+def _nothing(_: str) -> ColumnStatistics:
+    return ColumnStatistics()
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of rows.
+
+    Attributes:
+        rows: their number.
+        column: finds what is known of a column, by its name.
+    """
+
+    rows: int
+    column: Callable[[str], ColumnStatistics] = _nothing

@@ -1,0 +1,159 @@
+"""Compiled plans: what is computed, with the uids of all operators, apart from catalogs and from rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.common.configuration import Configuration
+from headrace.graph.stream_graph import StreamGraph
+from headrace.table.functions.definitions import FunctionDefinition
+from headrace.table.logical.errors import PlanningError
+from headrace.table.physical.conversion import ConversionContext
+from headrace.table.physical.node import Edges, PhysicalNode
+from headrace.table.physical.sinks import Sink
+from headrace.table.physical.translation import GraphBuilder
+from headrace.table.plans.codec import Json, PlanDecoder, PlanEncoder, version
+
+FORMAT: Final = 1
+"""The version of the documents."""
+_PREFIX: Final = "table."
+
+UidsOf = Callable[[PhysicalNode], Sequence[str]]
+"""The uids that the operators of a node are to have."""
+
+
+def no_uids(_: PhysicalNode) -> Sequence[str]:
+    """No uids: all operators get new ones."""
+    return ()
+
+
+@dataclass(frozen=True)
+class CompiledStatements:
+    """The plans of ``INSERT`` statements that are one job.
+
+    Attributes:
+        roots: the plans.
+        is_batch: whether they run in batch mode.
+        settings: the table options under which they were compiled.
+        uids: the uids of the operators of each node, by the identity of the node.
+        version: the version of headrace that compiled them.
+    """
+
+    roots: tuple[PhysicalNode, ...]
+    is_batch: bool
+    settings: Mapping[str, str]
+    uids: Mapping[int, Sequence[str]]
+    version: str
+
+    @staticmethod
+    def of(
+        roots: Iterable[PhysicalNode], *, is_batch: bool, settings: Configuration, uids_of: UidsOf = no_uids
+    ) -> CompiledStatements:
+        """The plans with the uids that their operators get now.
+
+        Args:
+            roots: the plans.
+            is_batch: whether they run in batch mode.
+            settings: those of the session.
+            uids_of: the uids that operators are to keep.
+        """
+        builder = GraphBuilder(StreamGraph(), is_batch, settings, uids_of)
+        plans = tuple(roots)
+        for root in plans:
+            builder.translate(root)
+        own = {key: str(value) for key, value in settings.to_dict().items() if key.startswith(_PREFIX)}
+        uids = {id(node): made for node, made in builder.made}
+        return CompiledStatements(plans, is_batch, own, uids, version())
+
+    def uids_of(self, node: PhysicalNode) -> Sequence[str]:
+        """The uids of the operators of a node."""
+        return self.uids.get(id(node), ())
+
+    def translated(self, graph: StreamGraph, session: Configuration) -> list[Edges]:
+        """The edges that carry the rows of the plans, whose operators are added to a graph.
+
+        Args:
+            graph: the graph.
+            session: the settings of the session; those of the plan come first.
+        """
+        builder = GraphBuilder(graph, self.is_batch, self.settings_in(session), self.uids_of)
+        return [builder.translate(root) for root in self.roots]
+
+    def settings_in(self, session: Configuration) -> Configuration:
+        """The settings of a session, with the table options of the plan in place of its own."""
+        return Configuration.from_dict({**session.to_dict(), **self.settings})
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """The roots by the tables that they write into."""
+        return {".".join(root.target.path): root for root in self.roots if isinstance(root, Sink)}
+
+    # --- JSON --------------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The document.
+
+        Raises:
+            PlanningError: when a plan holds what exists in this session alone.
+        """
+        encoder = PlanEncoder()
+        roots = [encoder.add(root) for root in self.roots]
+        for document in encoder.documents:
+            if uids := self.uids_of(encoder.nodes[document["id"]]):
+                document["uids"] = list(uids)
+        document = {
+            "headraceVersion": self.version,
+            "format": FORMAT,
+            "mode": "BATCH" if self.is_batch else "STREAMING",
+            "settings": dict(sorted(self.settings.items())),
+            "nodes": encoder.documents,
+            "roots": roots,
+        }
+        return json.dumps(document, indent=2)
+
+    @staticmethod
+    def from_json(
+        text: str, session: Configuration, function_of: Callable[[str], FunctionDefinition]
+    ) -> CompiledStatements:
+        """The plans of a document.
+
+        Args:
+            text: the document.
+            session: the settings of the session.
+            function_of: finds a user-defined function by its name.
+
+        Raises:
+            PlanningError: when it is no compiled plan, is damaged, or is of a newer version.
+        """
+        document = _read(text)
+        is_batch, settings = document["mode"] == "BATCH", document["settings"]
+        known = Configuration.from_dict({**session.to_dict(), **settings})
+        decoder = PlanDecoder(ConversionContext(is_batch, known), function_of)
+        uids: dict[int, Sequence[str]] = {}
+        for each in document["nodes"]:
+            own = each.pop("uids", ())
+            decoder.add(each)
+            uids[id(decoder.nodes[each["id"]])] = own
+        roots = tuple(decoder.nodes[number] for number in document["roots"])
+        return CompiledStatements(roots, is_batch, settings, uids, document["headraceVersion"])
+
+
+def _read(text: str) -> dict[str, Json]:
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise PlanningError(f"it is no compiled plan: {error}") from error
+    if not isinstance(document, dict) or "headraceVersion" not in document:
+        told = ": it is one of Flink, whose plans name operators of Flink" if "flinkVersion" in str(text)[:400] else ""
+        raise PlanningError(
+            f"it is no compiled plan of headrace{told}. It is made by COMPILE PLAN '...' FOR INSERT ..."
+        )
+    if document["format"] != FORMAT:
+        raise PlanningError(
+            f"the compiled plan has format {document['format']}, of headrace {document['headraceVersion']}, and this "
+            f"version reads {FORMAT}: execute it by that version, or a later one"
+        )
+    return document
