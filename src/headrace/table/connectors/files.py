@@ -157,7 +157,8 @@ class FileTableSource(TableSource):
 
     @cached_property
     def _statistics(self) -> Statistics | None:
-        reader = self.format.file_reader(self.context.type_of(self._stored))
+        stored = self.context.type_of(self._stored)
+        reader = self.format.file_reader(stored, stored)
         path, storage = resolved(self.options.get(PATH)), self.context.settings.storage_options()
         return statistics_of_files(InputPaths([path], storage, self._path_filter()), reader)
 
