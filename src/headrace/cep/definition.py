@@ -42,7 +42,7 @@ class PatternDefinition(Generic[T]):
         return self._quantifier
 
     def get_times(self) -> Times | None:
-        """How often the stage is repeated; None when it is not."""
+        """Return how often the stage is repeated; None when it is not."""
         return self._times
 
     def get_condition(self) -> Condition:
@@ -58,7 +58,7 @@ class PatternDefinition(Generic[T]):
         return dict(self._windows).get(within_type)
 
     def get_after_match_skip_strategy(self) -> SkipStrategy:
-        """Which other matches are dropped when one has been found."""
+        """Return which other matches are dropped when one has been found."""
         return self._skip
 
     @property

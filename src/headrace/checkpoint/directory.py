@@ -52,7 +52,7 @@ def sink_folder(storage: Folder, uid: str) -> Folder:
 
 
 def has_begun(directory: Folder) -> bool:
-    """Whether a job has ever begun there, whatever has become of it; nothing is written to find out.
+    """Return whether a job has ever begun there, whatever has become of it; nothing is written to find out.
 
     Raises:
         OSError: when the directory cannot be listed.
@@ -61,7 +61,7 @@ def has_begun(directory: Folder) -> bool:
 
 
 def may_begin(directory: Folder) -> bool:
-    """Whether a job may be about to begin there: nothing is there yet, or only what a job makes there.
+    """Return whether a job may be about to begin there: nothing is there yet, or only what a job makes there.
 
     Raises:
         OSError: when the directory cannot be listed.
@@ -178,7 +178,7 @@ class Generations:
         return None
 
     def is_current(self, generation: int) -> bool:
-        """Whether nobody else has a younger one; they are claimed one after the other, so the next one tells.
+        """Return whether nobody else has a younger one; they are claimed one after the other, so the next one tells.
 
         One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
         """
@@ -354,5 +354,5 @@ def read_pin(folder: Folder, name: str) -> Pin | None:
 
 
 def _checksum(name: str, document: dict[str, object]) -> str:
-    """That of a pin under its name: it is of no other savepoint."""
+    """The checksum of a pin under its name: it is of no other savepoint."""
     return f"{zlib.crc32(f'{name} {json.dumps(document)}'.encode()):08x}"

@@ -57,7 +57,7 @@ class FailureHistory:
         return replace(failure, number=number)
 
     def _is_forgotten(self, name: str, newest: int) -> bool:
-        """Whether nobody would miss a file that is not finished; a job manager that was superseded may be writing."""
+        """Return whether a file that is not finished can go; a job manager that was superseded may still write one."""
         found = _NAME.fullmatch(name)
         return found is not None and int(found[1]) <= newest - self._limit
 

@@ -107,7 +107,7 @@ class SourceSnapshot:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is anything to go on from."""
+        """Return whether there is anything to go on from."""
         return bool(self.splits or self.finished) or self.enumerator is not None
 
 

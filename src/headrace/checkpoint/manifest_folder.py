@@ -56,7 +56,7 @@ class ManifestFolder:
         return manifest_numbers(self._folder)
 
     def locate(self, number: int) -> str:
-        """Where a manifest is, for messages."""
+        """Return where a manifest is, for messages."""
         return self._folder.locate(name_of(number))
 
     def latest(self) -> Manifest | None:

@@ -80,7 +80,7 @@ def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:
 
 
 def splits_table(manifest: Manifest) -> Table:
-    """Where the sources go on, one line for each split."""
+    """Return where the sources go on, one line for each split."""
     table = new_table("source", "split", "goes on at", "watermark (UTC)")
     for uid, source in manifest.sources.items():
         for split in source.splits:

@@ -27,7 +27,7 @@ _START_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 _HOME: Final = Path.home() / ".headrace" / "cluster"
-"""Where a cluster keeps everything unless it is told a place."""
+"""The folder of a cluster that is told no other place."""
 
 cluster_app = typer.Typer(
     help="A dispatcher: accepts programs, runs each as a process of its own, and shows all of their jobs.",

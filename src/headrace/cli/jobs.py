@@ -81,7 +81,7 @@ class RemoteJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return self.line["state"] in _ENDED
 
     @property
@@ -318,7 +318,7 @@ def _clients(address: str | None, configuration: Configuration) -> list[RestClie
 
 
 def _target(asked: AddressedJob, target: str | None) -> str | None:
-    """Where a savepoint is made, as the job finds it; None where the job's configuration says it."""
+    """Return where a savepoint is made, as the job finds it; None where the job's configuration says it."""
     if target is not None and not target.strip():
         raise ConfigurationError(EMPTY_PLACE)
     where = target or asked.configuration.get(options.SAVEPOINT_DIR)

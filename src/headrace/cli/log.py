@@ -42,7 +42,7 @@ TopicSettings = Annotated[
 
 
 RecordFormat = Literal["text", "json"]
-"""How records are shown."""
+"""The forms in which records are shown."""
 
 
 @log_app.command()

@@ -129,7 +129,7 @@ _NO_LIMIT: Final = 10_000
 
 
 def output() -> Console:
-    """Where a command prints what it was asked for."""
+    """Return where a command prints what it was asked for."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_NO_LIMIT)
 

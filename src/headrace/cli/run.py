@@ -177,7 +177,7 @@ def run_program(
 
 
 def _address(configuration: Configuration) -> str:
-    """Where the jobs of the program are served from now on."""
+    """Return where the jobs of the program are served from now on."""
     from headrace.client.submission import start_server  # while Java starts
 
     return start_server(configuration).address

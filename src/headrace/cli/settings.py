@@ -13,7 +13,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.settings import read_spark_defaults
 
 PlanFormat = Literal["text", "mermaid", "svg", "json"]
-"""How ``explain`` shows a job."""
+"""The forms in which ``explain`` shows a job."""
 
 LineageFormat = Literal["text", "mermaid", "json"]
 """The output formats of ``lineage``."""

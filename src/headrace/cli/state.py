@@ -56,7 +56,7 @@ _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 RowFormat = Literal["table", "json"]
-"""How rows are shown."""
+"""The forms in which rows are shown."""
 
 ExportFormat = Literal["parquet", "csv", "json"]
 """What files are written."""

@@ -124,7 +124,7 @@ def _redirect(streams: dict[int, Any]) -> list[tuple[logging.StreamHandler[Any],
 logger = get_logger(__name__)
 
 LINE_SECONDS: Final = 5.0
-"""How often a job says where it is, when it says so in lines."""
+"""The interval at which a job says where it is, when it says so in lines."""
 
 _LONGEST_LINE_SECONDS: Final = 300.0
 """Longest pause between lines while nothing happens; each pause is twice the last one."""

@@ -73,7 +73,7 @@ class JobClient:
         return self._job_id if manifest is None else JobID(manifest.job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """How the job fares now."""
+        """Return how the job fares now."""
         return CompletableFuture.completed(self._manager.status().status)
 
     def snapshot(self) -> JobSnapshot:

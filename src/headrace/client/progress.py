@@ -78,7 +78,7 @@ class JobProgress:
 
     @property
     def records(self) -> int:
-        """How many records this run has read."""
+        """Return how many records this run has read."""
         return self.job.records
 
     @property
@@ -109,7 +109,7 @@ class JobProgress:
 
     @property
     def seconds(self) -> float:
-        """How long this run has taken up to now."""
+        """Return how long this run has taken up to now."""
         return self._clock() - self.started
 
     @property
@@ -138,7 +138,7 @@ class JobProgress:
 
     @property
     def late_text(self) -> str:
-        """How many late records were dropped, and by which operators where there are several that did."""
+        """Return how many late records were dropped, and by which operators where there are several that did."""
         counters = {} if self.latest is None else self.latest.operator_counters
         names = {} if self.job.plan is None else self.job.plan.shown_names()
         late = {uid: sum(by_name.get(LATE_DROPPED, ())) for uid, by_name in counters.items()}
@@ -155,18 +155,18 @@ class JobProgress:
 
     @property
     def waiting_splits(self) -> str:
-        """How many splits are idle, and how many wait for others that they are aligned with."""
+        """Return how many splits are idle, and how many wait for others that they are aligned with."""
         counts = {"idle": sum(s.is_idle for s in self.splits), "held back": sum(s.is_held_back for s in self.splits)}
         return ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "-"
 
     @property
     def skipped_files(self) -> str:
-        """How many files the job has gone on without over its life; empty when there are none."""
+        """Return how many files the job has gone on without over its life; empty when there are none."""
         return "" if self.latest is None else skipped_files(self.latest.counters)
 
     @property
     def standing(self) -> str:
-        """Where this run began, and how long ago."""
+        """Return where this run began, and how long ago."""
         restored = None if self.job.start is None else self.job.start.restored_epoch
         origin = "" if restored is None else f"restored epoch {restored}, "
         return f"{self.status}{origin}{wording.span(self.seconds)}"
@@ -197,7 +197,7 @@ class JobProgress:
 
 
 def progress_line(job: JobProgress) -> str:
-    """Where the job is now."""
+    """Return where the job is now."""
     parts = [*_parts(job), job.silence]
     return f"{job.name}: {job.status}{', '.join(filter(None, parts))}{f'; {job.note}' if job.note else ''}"
 
@@ -221,7 +221,7 @@ def _parts(job: JobProgress) -> list[str]:
 
 
 def last_line(job: JobProgress, end: JobEnd) -> str:
-    """How the job ended, and what it has done in this run."""
+    """Return how the job ended, and what it has done in this run."""
     seconds = job.seconds
     rate = wording.rate(job.records / seconds if seconds > 0 else 0.0)
     what = f"{wording.count(job.records, 'record')} in {wording.span(seconds)} ({rate})"

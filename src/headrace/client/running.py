@@ -33,7 +33,7 @@ PIPE_CLOSED: Final = 128 + signal.SIGPIPE
 _LOOK_SECONDS: Final = 0.2
 
 _PARTING_SECONDS: Final = 10.0
-"""How long a process that ends waits for its jobs; they are given up, and another Ctrl-C ends the waiting."""
+"""The time that a process that ends gives its jobs; they are given up, and another Ctrl-C ends the waiting."""
 
 
 _lock = threading.Lock()

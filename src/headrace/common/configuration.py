@@ -63,7 +63,7 @@ _SSL: Final = "connection.ssl.enabled"
 """Of S3A, whose endpoints need no scheme."""
 
 _HADOOP_KEYS: Final = ("dfs.", "hadoop.", "fs.defaultFS", "fs.permissions.", "fs.viewfs.")
-"""How settings of Hadoop begin that are for HDFS; they are handed on as they are."""
+"""The beginnings of the settings of Hadoop that are for HDFS; they are handed on as they are."""
 
 _OF_SPARK: Final = "spark.hadoop."
 

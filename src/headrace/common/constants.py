@@ -12,7 +12,7 @@ NO_TIMESTAMP: Final = MIN_WATERMARK
 """The timestamp of a record that has none."""
 
 DEFAULT_MAX_PARALLELISM: Final = 128
-"""How many key groups a job has unless it says otherwise (Flink's lower bound)."""
+"""The key groups of a job that does not say otherwise (Flink's lower bound)."""
 
 UPPER_BOUND_MAX_PARALLELISM: Final = 1 << 15
 """The most key groups that Flink allows."""

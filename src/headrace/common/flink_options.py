@@ -312,7 +312,7 @@ FAMILIES: Final[dict[str, str]] = {
     "taskmanager.": _SIZED_BY_SPARK,
     "traces.checkpoint.": "the span of an epoch has all of its parts",
 }
-"""How the keys of whole groups of options without effect begin, and why they have none."""
+"""The beginnings of the keys of groups of options without effect, and why they have none."""
 
 _LISTENERS: Final = "listeners are Java classes in Flink; a program can wait for its JobClient"
 _WITH_HEADRACE: Final = "give the master of Spark, with headrace.spark.master or headrace run --master"

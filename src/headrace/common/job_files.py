@@ -24,7 +24,7 @@ class UnpackedFiles:
 _of_context: ContextVar[UnpackedFiles | None] = ContextVar("headrace_unpacked_files", default=None)
 
 _of_process: list[UnpackedFiles] = [UnpackedFiles()]
-"""Those of the job that this process has turned to last, for threads that its functions start."""
+"""The files of the job that this process has turned to last, for threads that its functions start."""
 
 
 def _current() -> UnpackedFiles:

@@ -133,7 +133,7 @@ class _Committer(Committer):
 
 
 _sinks: WeakValueDictionary[str, "DriverSink"] = WeakValueDictionary()
-"""Those that this process has made, which their pickled copies find again."""
+"""The sinks that this process has made, which their pickled copies find again."""
 
 
 class DriverSink(Sink):

@@ -88,7 +88,7 @@ class Sink(ABC, Generic[T_contra]):
 
     @property
     def delivery_guarantee(self) -> DeliveryGuarantee:
-        """How often a record arrives; unless overridden, once where committables are in the manifest.
+        """Return how often a record arrives; unless overridden, once where committables are in the manifest.
 
         A job is refused whose sink promises ``EXACTLY_ONCE`` and has no committer.
         """
@@ -342,7 +342,7 @@ class StatefulSinkWriter(SinkWriter, Generic[S]):
         """
 
     def wake_up_time(self) -> int | None:
-        """When there has to be an epoch even if nothing comes, in milliseconds of the job's clock; None for never.
+        """Return when an epoch is due even if nothing comes, in milliseconds of the job's clock; None for never.
 
         Asked for at the end of an epoch, whose clock reading :attr:`WriterEpoch.processing_time` was.
         """
@@ -519,7 +519,7 @@ class PreCommit(ABC):
 
     @abstractmethod
     def due(self, in_progress: Json) -> int | None:
-        """When something in progress becomes ready by itself, in milliseconds of the job's clock; None: never."""
+        """Return when something in progress becomes ready by itself, in milliseconds of the job's clock, or None."""
 
 
 def as_json(value: Any) -> Json:

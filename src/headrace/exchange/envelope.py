@@ -286,7 +286,7 @@ def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def has_key(key: KeySelection | None) -> bool:
-    """Whether keys travel beside the records: not where the key is a column of these, so that the receiver can look."""
+    """Return whether keys travel beside the records; the receiver looks into the records where the key is a column."""
     if key is None or key.only_routes:
         return False
     return key.fields is None or not key.is_single or len(key.fields) != 1

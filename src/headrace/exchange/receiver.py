@@ -129,7 +129,7 @@ class ExchangeReceiver:
         self._received: Counter[tuple[int, int, int]] = Counter()
 
     def summary(self, summary: ChannelSummary) -> None:
-        """How a channel fares in this epoch; all of these come before the first record."""
+        """Return how a channel fares in this epoch; all of these come before the first record."""
         self._summaries.append(summary)
 
     def data(self, envelope: Envelope) -> None:
@@ -243,7 +243,7 @@ _channel_of = attrgetter("edge", "channel")
 
 
 def _end_of_what_precedes(pending: Pending, channel: tuple[int, int], watermark: int) -> int:
-    """How many of the pending records come before a record of ``channel`` that meets ``watermark``."""
+    """Return how many of the pending records come before a record of ``channel`` that meets ``watermark``."""
     where, batch = pending
     if where == channel:
         return len(batch)

@@ -227,7 +227,7 @@ def _parted(batch: Batch) -> Iterator[Batch]:
 
 
 def rows_at_a_time(batch: Batch) -> int:
-    """How many records may go into the envelopes of one routing step, so that none of them grows too large.
+    """Return how many records may go into the envelopes of one routing step, so that none of them grows too large.
 
     Of records that are Python objects until they are sent, a few tell how large all are.
     """
@@ -242,5 +242,5 @@ def rows_at_a_time(batch: Batch) -> int:
 
 
 def _rows_within(size: int, sampled: int, rows: int, most: int) -> int:
-    """How many records go into ``size`` bytes when ``rows`` of them have ``sampled``; ``most`` at most."""
+    """Return how many records go into ``size`` bytes when ``rows`` of them have ``sampled``; ``most`` at most."""
     return max(1, min(most, size // max(sampled // rows, 1)))

@@ -26,7 +26,7 @@ _COMPRESSIONS: Final = {
     ".xz": "xz",
 }
 _STEP_BYTES: Final = 1 << 14
-"""How much is decompressed at once: what comes before damage is given, but for the step that meets it."""
+"""The bytes that are decompressed at once: what comes before damage is given, but for the step that meets it."""
 
 _READ_BYTES: Final = 1 << 16
 _XZ_MEMORY: Final = 256 << 20

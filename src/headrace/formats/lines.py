@@ -23,7 +23,7 @@ from headrace.formats.file_format import Decoded, FileExtent, FileFormat, FileRa
 from headrace.storage.files import InputFile, shown
 
 BLOCK_BYTES = 1 << 21
-"""How much is read at once; some ten thousand lines of usual length."""
+"""The bytes that are read at once; some ten thousand lines of usual length."""
 
 _SEEK_BYTES = 1 << 16
 _HEAD_BYTES = 200
@@ -370,7 +370,7 @@ class LineFormat(FileFormat[T_co]):
     """
 
     header_lines = 0
-    """How many lines at the beginning of a file are not records."""
+    """The lines at the beginning of a file that are not records."""
 
     boundary = Newlines()
     """What ends a line; anything but newlines keeps files from being cut."""

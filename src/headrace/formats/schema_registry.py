@@ -108,7 +108,7 @@ class SchemaRegistry:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def ssl_context(self) -> ssl.SSLContext:
-        """How the other side is checked, and what it is shown."""
+        """Return how the other side is checked, and what it is shown."""
         try:
             context = ssl.create_default_context(cafile=self.ssl_ca_location)
             if self.ssl_certificate_location is not None:

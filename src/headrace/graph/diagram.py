@@ -118,7 +118,7 @@ _BELOW: Final = {"": "", "├─ ": "│  ", "└─ ": "   "}
 """What stands in the lines below a branch."""
 
 _MOST_NOTED: Final = 72
-"""So many columns of a terminal have what is told of an operator in a line."""
+"""The columns of a terminal for what a line tells of an operator."""
 
 
 def draw_text(diagram: Diagram) -> str:
@@ -235,7 +235,7 @@ def _width(text: str) -> int:
 
 
 _SHAPES: Final = {"Data Source": '(["{}"])', "Operator": '["{}"]', "Data Sink": '[["{}"]]'}
-"""How boxes are written, by role: sources are rounded, sinks have doubled sides."""
+"""The forms of boxes, by role: sources are rounded, sinks have doubled sides."""
 
 _HARMLESS: Final = frozenset(" -,:/()=·")
 """Beside letters and digits: what has no meaning to Mermaid, nor to the Markdown and HTML inside its labels."""
@@ -285,7 +285,7 @@ def _escaped(char: str) -> str:
 _ORDERINGS: Final = 8
 _MOVES: Final = 60
 _STRAIGHT: Final = (1.0, 2.0, 8.0)
-"""How much it matters that a link runs straight of whose ends none, one or both are only passed through."""
+"""The weight of a straight link of whose ends none, one or both are only passed through."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,7 +267,7 @@ def _char_width(char: str) -> float:
 
 _FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 _HEAD: Final = 7.0
-"""How long the point of an arrow is."""
+"""The length of the point of an arrow."""
 
 
 class _Paint(NamedTuple):

@@ -43,7 +43,7 @@ CHANGES: Final = (
     "updates or deletions: leave these out with filter(lambda row: row.get_row_kind() is RowKind.INSERT), or make a "
     "field of what row.get_row_kind() says with map(...)"
 )
-"""How errors go on where an operator is to take more than insertions."""
+"""The rest of errors of operators that are to take more than insertions."""
 
 
 class InputKind(Enum):

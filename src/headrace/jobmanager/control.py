@@ -108,7 +108,7 @@ def _ended() -> JobExecutionError:
 
 
 _LOOK_SECONDS: Final = 1.0
-"""How often the folder is looked at, at most: on an object store each look costs a request."""
+"""The shortest interval between two looks at the folder: on an object store each costs a request."""
 
 
 class RequestWatch:
@@ -235,7 +235,7 @@ def _released(job: JobManager) -> JobAnswer:
 
 
 LOOK_MILLIS = 1_000
-"""How often a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
+"""The interval at which a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
 
 
 class SlotWatcher:

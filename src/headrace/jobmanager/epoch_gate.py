@@ -10,7 +10,7 @@ from headrace.jobmanager.events import EpochHeld, EpochReleased, JobEvent
 from headrace.runtime.task.messages import TaskReport
 
 _LOOK_SECONDS: Final = 0.2
-"""How often a job whose epoch is held looks whether it is cancelled, or taken over."""
+"""The interval at which a job whose epoch is held looks whether it is cancelled, or taken over."""
 
 
 def held_by(reports: Sequence[TaskReport]) -> dict[str, str]:

@@ -40,7 +40,7 @@ _SHORTEST_SECONDS: Final = 0.1
 always due soon, and a job that hurried after each would do nothing else."""
 
 _REMEMBERED: Final = 16
-"""So many epochs tell together what is fixed."""
+"""The number of epochs that tell together what is fixed."""
 
 _SURPRISE: Final = 2.0
 """An epoch is slow when its records take so many times as long as expected, and quick when they take so much less."""
@@ -131,7 +131,7 @@ class EpochCost:
 
     @property
     def slow(self) -> int:
-        """How many epochs in a row were slow, and are not believed."""
+        """Return how many epochs in a row were slow, and are not believed."""
         return len(self._slow)
 
     @property
@@ -217,7 +217,7 @@ class EpochCost:
         )
 
     def _tell(self, small: _EpochSeen, large: _EpochSeen) -> bool:
-        """Whether two epochs tell a fixed cost from one a record: noise must not hide what the difference took."""
+        """Return whether two epochs tell a fixed cost from one a record: noise must not hide the difference."""
         share = 1 - small.records / large.records
         return share >= _TELLING and share * large.seconds >= _NOISE * self._target
 
@@ -278,7 +278,7 @@ class EpochSizer:
         self._records = int(min(max(wanted, self._least(seconds / records)), self._limits.max_records))
 
     def _least(self, each: float) -> int:
-        """How many records no epoch has less than; one took so many seconds at most."""
+        """Return how many records no epoch has less than; one took so many seconds at most."""
         return max(1, int(min(_LEAST_RECORDS, self._target / (self._cost.each or each))))
 
     def _after_cold_start(self, seconds: float) -> float:
@@ -297,5 +297,5 @@ class EpochSizer:
         return wanted * (1 - 2 * _TELLING) if is_alike and cost.is_guessed else wanted
 
     def _for_records(self, seconds: float) -> float:
-        """How much of an epoch of that length is for its records."""
+        """Return how much of an epoch of that length is for its records."""
         return max(seconds - self._cost.fixed, self._cost.overhead)

@@ -209,14 +209,14 @@ class EpochPlanner:
         )
 
     def seconds_to_next_due(self) -> float | None:
-        """How long nothing can happen without input: until a time of :meth:`_times`, or a split becomes idle."""
+        """Return how long nothing can happen without input: until a time of :meth:`_times`, or a split becomes idle."""
         idle = (source.next_idle_at() for source in self._sources)
         times = self._times(self._job.checkpoints.known())
         due = min([*times, *(time for time in idle if time is not None)], default=None)
         return None if due is None else max(0.0, (due - self._job.now()) / 1000)
 
     def _times(self, manifest: Manifest) -> Iterator[int]:
-        """When an epoch is due without input: for the processing-time timers of each task, for output in progress."""
+        """Return when an epoch is due without input: for processing-time timers, and for output in progress."""
         yield from _timers(manifest)
         due = self._job.sinks.next_due(manifest)
         if due is not None:
@@ -471,7 +471,7 @@ class JobExecution:
     def _readings(
         self, planned: EpochPlan, reports: Sequence[TaskReport], splits: Sequence[SplitProgress]
     ) -> tuple[SourceProgress, ...]:
-        """How far each source is behind when an epoch is complete."""
+        """Return how far each source is behind when an epoch is complete."""
         now, found = self.job.now(), list[SourceProgress]()
         for source in self.sources:
             plans = planned.splits[source.planned.uid]

@@ -170,7 +170,7 @@ class EpochStatistics(JobEvent):
 
     @property
     def pending_commits(self) -> int:
-        """How many epochs of how many sinks are to be committed."""
+        """Return how many epochs of how many sinks are to be committed."""
         return sum(self.pending.values())
 
     def __str__(self) -> str:
@@ -183,7 +183,7 @@ class EpochStatistics(JobEvent):
 
     @property
     def pending_records(self) -> int | None:
-        """How many records the sources have that are not read yet; None where one of them does not know."""
+        """Return how many records the sources have that are not read yet; None where one of them does not know."""
         known = [source.pending.records for source in self.sources if source.pending.records is not None]
         return sum(known) if self.sources and len(known) == len(self.sources) else None
 
@@ -200,7 +200,7 @@ class EpochStatistics(JobEvent):
         return self.processing_time - self.watermark
 
     def metrics(self, now: int) -> dict[MetricKey, float]:
-        """Where event time and sources are, and what functions have measured, at a reading of the job's clock."""
+        """Return event time, sources and what functions have measured, at a reading of the job's clock."""
         found: dict[MetricKey, float] = {} if self.measured is None else self.measured.values(now)
         for source in self.sources:
             found |= source.metrics(now)
@@ -355,7 +355,7 @@ class JobEnd(JobEvent):
         return JobStatus.CANCELED if isinstance(self.error, JobCancelledError) else JobStatus.FAILED
 
     def __str__(self) -> str:
-        """How it ended, and where."""
+        """Return how it ended, and where."""
         if self.error is None:
             state = "ended" if self.finished else "stopped"
         else:

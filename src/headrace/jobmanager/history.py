@@ -19,7 +19,7 @@ StateSizes: TypeAlias = Mapping[str, Mapping[str, tuple[int, ...]]]
 _NANO: Final = 1_000_000_000
 
 _MOST_POINTS: Final = 180
-"""When there are more points, every other one is forgotten."""
+"""The most points that are kept: of more every other one is forgotten."""
 
 _FIRST_APART: Final = 1_000
 """Milliseconds between the first points; at least twice as many each time that every other point is forgotten."""

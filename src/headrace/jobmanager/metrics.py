@@ -76,7 +76,7 @@ def counters_of(manifest: Manifest) -> dict[MetricKey, int]:
 
 
 def records_read(plan: JobPlan, reports: Iterable[TaskReport]) -> int:
-    """How many records the sources gave; the enumerators' word for it is an estimate."""
+    """Return how many records the sources gave; the enumerators' word for it is an estimate."""
     sources = [planned.uid for planned in plan.stages[0].operators if not planned.node.inputs]
     return sum(report.records.get(uid, 0) for report in reports for uid in sources)
 

@@ -205,7 +205,7 @@ def _context(
 
 
 def _progress(stage: StageSnapshot, succession: _Succession) -> dict[str, OperatorProgress]:
-    """How far an operator has come; where several old subtasks become one, the slowest counts.
+    """Return how far an operator has come; where several old subtasks become one, the slowest counts.
 
     The memory of a generator of watermarks nobody can take over of subtasks that were divided otherwise.
     """
@@ -230,7 +230,7 @@ def _holding(stage: StageSnapshot) -> Iterator[tuple[str, OperatorSnapshot]]:
 
 
 def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
-    """Which task has the state of a key follows from the key groups, so state keeps the number that it began with."""
+    """Refuse another number of key groups: which task has the state of a key follows from it."""
     asked = {operator.uid: operator for operator in plan.operators()}
     for uid, snapshot in (found for stage in manifest.stages for found in _holding(stage)):
         is_keyed = StateKind.KEYED in snapshot.state_kinds
@@ -269,7 +269,7 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
 
 
 _TASKS_ASKED: Final = 4
-"""So many tasks of each stage: all of them have stored the same types, as the same program has run in them."""
+"""The tasks of each stage that are asked: all have stored the same types, as the same program has run in them."""
 
 
 def heads_of_manifest(manifest: Manifest, backend: StateBackendPlugin, storage: Folder) -> Iterator[RunHead]:

@@ -33,7 +33,7 @@ class Runtime(Protocol):
         """
 
     def slots(self) -> int:
-        """How many tasks it can run at the same time now; that of a cluster changes while executors come and go."""
+        """Return how many tasks it can run at the same time now; executors of a cluster come and go."""
 
     def about(self) -> tuple[str, str]:
         """Return where tasks run, in words, and the address at which that is shown; empty for nowhere."""

@@ -236,7 +236,7 @@ def recover(job: JobServices, store: CheckpointStore) -> None:
 
 
 def _is_taken_elsewhere(job: JobServices, folder: Folder, pin: str) -> bool:
-    """Whether another job is taking a savepoint: that of the checkpoint directory of which this one is a copy."""
+    """Return whether another job takes a savepoint: that of the directory of which this one is a copy."""
     try:
         directory = folder.read(IN_PROGRESS).decode()
     except FileNotFoundError:

@@ -87,7 +87,7 @@ _IN_BATCH_MODE: Final = _EpochDefaults(_WHERE_NOBODY_WAITS, 500_000, 5_000_000, 
 ends in time. What an epoch holds in memory is bounded by its records, as an epoch may take a minute."""
 
 _MOST_IN_COLUMNS: Final = 10_000_000
-"""So many records one subtask reads at most where all state is in columns: they take less memory than objects."""
+"""The most records that one subtask reads where all state is in columns, which take less memory than objects."""
 
 _UNBOUNDED: Final = 1 << 40
 
@@ -150,7 +150,7 @@ class JobSettings:
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
-    """How the job manager works."""
+    """Return how the job manager works."""
     readers = plan.stages[0].parallelism
     defaults = _defaults(configuration, plan)
     start = _start(configuration)
@@ -203,7 +203,7 @@ _BUSIEST: Final = 0.95
 
 
 def _autoscaler(configuration: Configuration) -> AutoscalerSettings | None:
-    """How the parallelism follows the input.
+    """Return how the parallelism follows the input.
 
     Raises:
         ConfigurationError: when the parallelism follows the cluster already, or utilizations are not in order.
@@ -258,7 +258,7 @@ def _start(configuration: Configuration) -> SavepointStart | None:
 
 
 def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:
-    """How long an epoch should take, in milliseconds: it ends in a checkpoint, which has an interval and a pause."""
+    """Return how many milliseconds an epoch should take: a checkpoint ends it, which has an interval and a pause."""
     target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
     longest = configuration.get(options.CHECKPOINT_INTERVAL)
     return max(target if longest is None else min(target, longest), configuration.get(options.MIN_PAUSE))
@@ -276,7 +276,7 @@ def _defaults(configuration: Configuration, plan: JobPlan) -> _EpochDefaults:
 
 
 def _wants_checkpoints(configuration: Configuration) -> bool:
-    """Whether it is said how long an epoch takes at most, so that a run that is broken off loses no more than that."""
+    """Return whether the longest time of an epoch is set, so that a run that is broken off loses no more than that."""
     is_timed = configuration.contains_key(options.EPOCH_TARGET_DURATION.key)
     return is_timed or configuration.get(options.CHECKPOINT_INTERVAL) is not None
 

@@ -38,7 +38,7 @@ _Step = Callable[[], None]
 logger = get_logger(__name__)
 
 MAX_PENDING_EPOCHS = 3
-"""So many epochs may wait for their sinks; then the job waits as well."""
+"""The most epochs that wait for their sinks; then the job waits as well."""
 
 CLOSE_SECONDS: Final = 5.0
 """So long a job that has failed or was cancelled waits for what its sinks are at; then it leaves them behind."""
@@ -390,7 +390,7 @@ class JobSinks:
                 )
 
     def next_due(self, manifest: Manifest) -> int | None:
-        """When something in progress becomes ready by itself, in milliseconds; None for never."""
+        """Return when something in progress becomes ready by itself, in milliseconds; None for never."""
         times: list[int] = []
         for uid, pre_commit in self._pre_commits.items():
             if pre_commit is not None and uid in manifest.in_progress:

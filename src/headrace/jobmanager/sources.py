@@ -452,7 +452,7 @@ def restore_sources(
 
 
 _MOST_LOCATIONS: Final = 8
-"""How many a manifest lists, which is written in every epoch; of more the rest becomes a number and a checksum."""
+"""The locations that a manifest lists, which is written in every epoch; the rest becomes a number and a checksum."""
 
 
 def identity_of(source: Source) -> SourceIdentity:

@@ -24,7 +24,7 @@ _BATCH_BYTES: Final = 16 << 20
 """So much does not linger."""
 
 _FULL_BATCHES: Final = 4
-"""How many full batches wait before ``send`` does."""
+"""The full batches that wait before ``send`` does."""
 
 
 class RecordAccumulator:
@@ -148,7 +148,7 @@ _JOINED_BYTES: Final = 1 << 30
 
 
 _FIELDS: Final = 4
-"""How many values a record has in :attr:`ProducerBatch.records`: timestamp, key, value and details."""
+"""The values of a record in :attr:`ProducerBatch.records`: timestamp, key, value and details."""
 
 
 Details = tuple["Headers", int | None]
@@ -354,7 +354,7 @@ _SEED: Final = 0x9747B28C
 _FACTOR: Final = np.uint32(0x5BD1E995)
 
 _STICKY_ROWS: Final = 16_384
-"""How many records without a key go to one partition before the next has its turn."""
+"""The records without a key that go to one partition before the next has its turn."""
 
 
 class DefaultPartitioner:

@@ -132,7 +132,7 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 SUFFIX: Final = "commit"
-"""How the names of commit records end."""
+"""The ending of the names of commit records."""
 
 _NAME: Final = re.compile(rf"([0-9]{{20}})\.{SUFFIX}")
 _MAGIC: Final = b"headrace"
@@ -143,7 +143,7 @@ _HEADER: Final = struct.Struct("<8sHxxIQ")
 """Magic bytes, format, checksum of the document, and where it begins: behind the records that lie in the same file."""
 
 HEADER_BYTES: Final = _HEADER.size
-"""Where inlined records begin."""
+"""The offset at which inlined records begin."""
 
 
 class Author(NamedTuple):
@@ -282,7 +282,7 @@ def unframed(kind: type[T], content: bytes, where: str) -> T:
 
 
 ANONYMOUS: Final = "~"
-"""How the ids of producers begin that have no transactional id."""
+"""The beginning of the ids of producers without a transactional id."""
 
 SNAPSHOT_INTERVAL: Final = 256
 """After how many commits a log writes down what it holds, so that nobody needs the commits before."""
@@ -290,7 +290,7 @@ SNAPSHOT_INTERVAL: Final = 256
 _HISTORY: Final = 4096
 
 _REMEMBERED_PRODUCERS: Final = 10_000
-"""How many producers without a transactional id are remembered, those that have committed last: one may not know
+"""The producers without a transactional id that are remembered, the latest to commit: one may not know
 whether that was done, and ask again. No clock decides that: one that is ahead would have all of them forgotten."""
 
 
@@ -424,7 +424,7 @@ class LogState:
                 yield TopicPartition(name, number), partition
 
     def partition_counts(self) -> dict[str, int]:
-        """How many partitions each topic has."""
+        """Return how many partitions each topic has."""
         return {name: len(topic.partitions) for name, topic in self.topics.items()}
 
     def files(self) -> set[str]:

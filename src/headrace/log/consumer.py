@@ -32,7 +32,7 @@ _POLL_BYTES: Final = 256 << 20
 
 
 _ITERATED: Final = 500
-"""How many records are fetched at once where they are asked for one by one."""
+"""The records that are fetched at once where they are asked for one by one."""
 
 _RESETS: Final = ("earliest", "latest", "none")
 
@@ -147,7 +147,7 @@ class Consumer:
         self._on_revoke: PartitionsCallback = _ignore
         self._membership: Membership | None = None
         self._partitions: dict[TopicPartition, PartitionState] = {}
-        """Those whose turn is first come first."""
+        """The assigned partitions, in the order of their turns."""
         self._created: dict[str, int] = {}
         """With which versions of the log the topics came that positions are of."""
 
@@ -298,7 +298,7 @@ class Consumer:
                 self._partitions[each].committed = offset
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """How far the group has come in partitions; None where nothing was committed.
+        """Return how far the group has come in partitions; None where nothing was committed.
 
         Raises:
             InvalidProgramError: when the consumer is of no group.

@@ -40,7 +40,7 @@ from headrace.log.records import SegmentReader
 from headrace.storage.folder import Folder
 
 CHUNKS: Final = "arrow"
-"""How the names of files of records end."""
+"""The ending of the names of files of records."""
 
 _ANY_EPOCH: Final = "any"
 
@@ -198,7 +198,7 @@ _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
 _KEPT_SNAPSHOTS: Final = 2
 
 _TRIES: Final = 100
-"""How often a snapshot is looked for that is removed, because there is a newer one, before it is read."""
+"""The number of tries to read a snapshot before a newer one takes its place."""
 
 
 def make_log(folder: Folder) -> bool:
@@ -240,14 +240,14 @@ def is_log(folder: Folder) -> bool:
 
 
 _COMMITS_AT_ONCE: Final = 64
-"""How many commits are read before somebody looks whether there is a snapshot that is newer."""
+"""The commits that are read before a newer snapshot is looked for."""
 
 _FIRST_WAIT: Final = 0.001
 _LONGEST_WAIT: Final = 0.05
 """Seconds between two looks for new commits: the longer nothing has come, the more."""
 
 _THOROUGH_SECONDS: Final = 5
-"""How often somebody who waits looks for a snapshot too."""
+"""The interval at which a waiting reader looks for a snapshot too."""
 
 
 class Journal:

@@ -83,13 +83,13 @@ class BackgroundRounds:
 
 
 MAINTENANCE: Final = BackgroundRounds()
-"""That of logs, by their locations: however often a process has opened one, it does one round at a time."""
+"""The maintenance of logs by location: a process does one round of each at a time, however often it has opened it."""
 
 
 _SEGMENTS_AT_ONCE: Final = 1000
 
 _TRIES: Final = 20
-"""How often records are looked for anew that have been merged into others meanwhile."""
+"""The number of tries to find records that are merged into others meanwhile."""
 
 
 class Log:
@@ -246,7 +246,7 @@ class Log:
             )
 
     def topics(self) -> dict[str, int]:
-        """How many partitions each topic has."""
+        """Return how many partitions each topic has."""
         return self.journal.look(lambda state: state.partition_counts())
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -290,7 +290,7 @@ class Log:
         raise self._vanishing(partition)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """How far a group has come; empty for one that there is not."""
+        """Return how far a group has come; empty for one that there is not."""
         return self.journal.look(lambda state: dict(state.groups.get(group, Group()).offsets))
 
     def groups(self) -> dict[str, Group]:

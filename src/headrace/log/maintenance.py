@@ -31,7 +31,7 @@ _FEW_BYTES: Final = 64 << 10
 """A segment with so little is merged whatever comes after it."""
 
 _WORTH_IT: Final = 16
-"""How many segments have to become one for it to be done by itself."""
+"""Fewer segments are not merged unless somebody asks for it."""
 
 _AT_ONCE_BYTES: Final = 4 * MAX_BYTES
 
@@ -88,7 +88,7 @@ _DIRTY_SHARE: Final = 0.5
 """What share of a partition's bytes has to be new for it to be compacted by itself."""
 
 _GROUPED_ROWS: Final = 1 << 20
-"""How many records there are before the latest of each key is looked for."""
+"""The records that are collected before the latest of each key is looked for."""
 
 
 def compact(
@@ -192,7 +192,7 @@ def _alike(segments: Sequence[Segment], now: int, deletions_until: int) -> Itera
 logger = get_logger(__name__)
 
 _STAGED_LIFE_MS: Final = 7 * 86_400_000
-"""How long a writer that has its records in memory has until they are committed; then it has to write them anew."""
+"""The time in which a writer has to commit records that it has in memory; later it writes them anew."""
 
 
 class Maintained(NamedTuple):

@@ -125,7 +125,7 @@ class Producer:
         self._is_initialised = False
         self._in_transaction = False
         self._offsets: list[tuple[GroupMetadata, dict[TopicPartition, int]]] = []
-        """How far groups come with the transaction, and on whose behalf."""
+        """The offsets that groups commit with the transaction, and on whose behalf."""
         self._delivering = threading.RLock()
         """Only the holder may write and commit."""
         self._staged: list[Staged] = []
@@ -553,7 +553,7 @@ os.register_at_fork(after_in_child=_let_go_of_batches)
 
 
 def _checked_size(batch: ProducerBatch, value: bytes | None, key: bytes | None) -> int:
-    """How large a record is, if a batch can have it."""
+    """Return how large a record is, if a batch can have it."""
     if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
         raise InvalidTypeError(
             f"key and value of a record are bytes or None, not {key!r} and {value!r}: encode() text first"

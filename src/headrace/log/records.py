@@ -244,7 +244,7 @@ _COMPRESSED_BYTES: Final = 8 << 10
 """Smaller segments are not compressed: to unpack one takes thirty times as long as to read it as it is."""
 
 _MAGIC_BYTES: Final = 8
-"""How many bytes an Arrow file has in front of its schema."""
+"""The bytes in front of the schema of an Arrow file."""
 
 
 class Segment(NamedTuple):
@@ -405,10 +405,10 @@ _SMALL_BYTES: Final = 64 << 10
 """Segments with no more are read together: to read one takes much longer than to copy what is in it."""
 
 _TOGETHER_BYTES: Final = 4 << 20
-"""How much is read together."""
+"""The bytes that are read together."""
 
 _REMEMBERED_BYTES: Final = 1 << 20
-"""How much of the newest commit records is kept, as who reads a commit record reads the records in it next."""
+"""The bytes of the newest commit records that are kept: whoever reads one reads the records in it next."""
 
 
 class SegmentReader:

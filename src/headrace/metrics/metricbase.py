@@ -95,7 +95,7 @@ class MetricGroup:
         return meter
 
     def distribution(self, name: str) -> Distribution:
-        """How values are spread: ``<name>.count``, ``.sum``, ``.mean``, ``.min``, ``.max`` since the job began to run.
+        """Add a distribution: ``<name>.count``, ``.sum``, ``.mean``, ``.min``, ``.max`` since the job began to run.
 
         Raises:
             InvalidProgramError: as :meth:`counter`.

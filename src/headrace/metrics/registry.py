@@ -223,7 +223,7 @@ class Meter(Metric):
         self._events.inc(value if type(value) is int else _whole(value, "mark_event"))
 
     def get_count(self) -> int:
-        """How many events this instance of the function has told of, since it was opened."""
+        """Return how many events this instance of the function has told of, since it was opened."""
         return self._events.get_count()
 
     def take(self) -> int:
@@ -467,10 +467,10 @@ OUTPUT_WATERMARK: Final = "currentOutputWatermark"
 """What it has passed on."""
 
 WATERMARK_LAG: Final = "watermarkLag"
-"""How far that is behind the job's clock, in milliseconds."""
+"""The lag of that behind the clock of the job, in milliseconds."""
 
 ALIGNMENT_DRIFT: Final = "watermarkAlignmentDrift"
-"""How far the fastest split is ahead of the slowest one of its group, in milliseconds."""
+"""The lead of the fastest split over the slowest one of its group, in milliseconds."""
 
 SPLIT_WATERMARK: Final = "currentWatermark"
 """The watermark of a split, in milliseconds."""
@@ -501,7 +501,7 @@ BACK_PRESSURED_TIME: Final = "accumulateBackPressuredTimeMs"
 """Milliseconds in which it had more to do, and waited for those behind it."""
 
 BUSY_RATE: Final = "busyTimeMsPerSecond"
-"""The same in a second, over the last minute."""
+"""The busy time in a second, over the last minute."""
 
 IDLE_RATE: Final = "idleTimeMsPerSecond"
 BACK_PRESSURED_RATE: Final = "backPressuredTimeMsPerSecond"

@@ -21,7 +21,7 @@ _NUMBERS: Final[dict[int, np.dtype[Any]]] = {
 
 
 def validity(array: pa.Array) -> Mask | None:
-    """Where the array has a value; None when it has one everywhere."""
+    """Return where the array has a value; None when it has one everywhere."""
     if not array.null_count:
         return None
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
@@ -47,7 +47,7 @@ def of_fixed_width(values: npt.NDArray[Any], valid: Mask | None, type_: pa.DataT
 
 
 def is_fixed_width(type_: pa.DataType) -> bool:
-    """Whether :func:`fixed_width` takes arrays of that type."""
+    """Return whether :func:`fixed_width` takes arrays of that type."""
     return type_.id in _NUMBERS or pa.types.is_boolean(type_)
 
 
@@ -107,7 +107,7 @@ def replaced(array: pa.Array, places: npt.NDArray[np.int64], values: pa.Array) -
 
 
 def list_lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """How many elements each list has; none where it is null."""
+    """Return how many elements each list has; none where it is null."""
     lengths: npt.NDArray[np.int64] = fixed_width(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
     return lengths
 
@@ -135,7 +135,7 @@ def codes_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def differ(some: pa.Array, others: pa.Array) -> Mask:
-    """Where two arrays of one type have different values; nulls, and NaN, are equal to themselves."""
+    """Return where two arrays of one type have different values; nulls, and NaN, are equal to themselves."""
     if pa.types.is_struct(some.type):
         found = np.zeros(len(some), np.bool_)
         for field, other in zip(some.flatten(), others.flatten(), strict=True):

@@ -24,7 +24,7 @@ _INLINE: Final = 7
 _WORD: Final = 8
 _LEAST_BUCKETS: Final = 16
 _MOST_ENTRIES: Final = np.int64(_LEAST_BUCKETS * 3 // 4) << np.arange(40)
-"""How many entries a map has at most before its buckets double: once, twice, and so on."""
+"""The entries from which on the buckets of a map double: once, twice, and so on."""
 
 
 def buckets(hashes: Words, sizes: Longs) -> Longs:

@@ -42,7 +42,7 @@ class _BroadcastAccess:
     _by_name: Mapping[str, ReadOnlyBroadcastMap]
     _checked: dict[int, tuple[Any, ReadOnlyBroadcastMap]]
     _MOST_CHECKED: Final = 64
-    """So many descriptors are known at most: functions may make one for each record."""
+    """The most descriptors that are known: functions may make one for each record."""
 
     def _use(self, states: BroadcastStates, by_name: Mapping[str, ReadOnlyBroadcastMap]) -> None:
         self._states, self._by_name, self._checked = states, by_name, {}

@@ -175,7 +175,7 @@ class FunctionInitializationContext:
         self._goes_on_from = goes_on_from
 
     def is_restored(self) -> bool:
-        """Whether there is a checkpoint to go on from: always, but in the first epoch of a new job."""
+        """Return whether there is a checkpoint to go on from: always, but in the first epoch of a new job."""
         return self._goes_on_from is not None
 
     def get_restored_checkpoint_id(self) -> int | None:
@@ -183,7 +183,7 @@ class FunctionInitializationContext:
         return self._goes_on_from
 
     def is_redistributed(self) -> bool:
-        """Whether the job has just been started, or restarted, and state was dealt out; not in Flink.
+        """Return whether the job has just been started, or restarted, and state was dealt out; not in Flink.
 
         Otherwise the instance was made anew between two epochs, and finds what the subtask itself has stored.
         """

@@ -33,10 +33,10 @@ ORDER: Final = "in_event_time_order()"
 """What a program calls for this, as errors call it."""
 
 _MOST_WAITING: Final = 1 << 18
-"""So many records that have come in an epoch wait at most: then those that are due are handed over."""
+"""The most records of an epoch that wait: then those that are due are handed over."""
 
 _HANDED_OVER: Final = 1 << 15
-"""So many records are made Python objects at a time."""
+"""The records that are made Python objects at a time."""
 
 
 class EventTimeOrderOperator(Operator):

@@ -96,7 +96,7 @@ def does_nothing(method: F) -> F:
 
 
 def has_own(function: object, name: str) -> bool:
-    """Whether calling the method ``name`` of a function object does anything."""
+    """Return whether calling the method ``name`` of a function object does anything."""
     method = method_of_object(function, name)
     return method is not None and not getattr(method, _DOES_NOTHING, False)
 
@@ -158,15 +158,15 @@ class TaskContext:
         return f"{self._context.name} ({self._context.subtask + 1}/{self._context.parallelism})"
 
     def get_number_of_parallel_subtasks(self) -> int:
-        """How many parallel instances there are."""
+        """Return how many parallel instances there are."""
         return self._context.parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """How many key groups there are."""
+        """Return how many key groups there are."""
         return self._context.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
-        """Which instance this is, from 0."""
+        """Return which instance this is, from 0."""
         return self._context.subtask
 
     def get_attempt_number(self) -> int:

@@ -47,7 +47,7 @@ _KIND: Final = "aggregates-by-key"
 _KIND_THAT_EXPIRES: Final = "aggregates-by-key-that-expire"
 _WORDS: Final = {"keys": "key type", "parts": "set of aggregates, or others for records that may be taken back"}
 _WAITING_ROWS: Final = 1 << 17
-"""So many records wait at most; the more there are, the less often a key is read and written."""
+"""The most records that wait; the more there are, the less often a key is read and written."""
 
 _INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = (
     np.int8(kind.value) for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)

@@ -20,7 +20,7 @@ class RecordTime(Enum):
     """Its timestamp; null where it has none."""
 
     PROCESSING_TIME = "processing time"
-    """That of the clock, read once for each epoch."""
+    """The time of the clock, read once for each epoch."""
     WATERMARK = "watermark"
     """The event time that the record meets; null before the first watermark."""
     RANDOM = "random"

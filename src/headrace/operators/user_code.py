@@ -49,7 +49,7 @@ class EpochCancelledError(BaseException):
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether an exception came into user code from outside, so that it is not a failure of that code.
+    """Return whether an exception came into user code from outside, so that it is not a failure of that code.
 
     A ``KeyboardInterrupt`` may only where Python would raise one for Ctrl-C: in the main thread, under a handler of
     Python's. Nothing throws a ``GeneratorExit`` into user code: tasks are suspended between its calls only.
@@ -275,7 +275,7 @@ def _of_result(function: object, result: object) -> list[str]:
 
 
 def _is_of_tuple(result: object, function: object) -> bool:
-    """Whether a result may be a part of a tuple that was meant as one: a function of one result gives the tuple."""
+    """Return whether a result may be a part of a tuple that was meant as one: one result, given as the tuple."""
     return not isinstance(result, tuple) and returns_tuple(function)
 
 
@@ -318,14 +318,14 @@ def check_none(type_: TypeInformation, name: str, function: object) -> None:
 
 
 def _is_of_no_timestamp(error: BaseException, text: str) -> bool:
-    """Whether code that asks for a timestamp has calculated with None, or set a timer to it."""
+    """Return whether code that asks for a timestamp has calculated with None, or set a timer to it."""
     trace = error.__traceback__
     asks = any("timestamp" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
     return asks and isinstance(error, TypeError) and "None" in text
 
 
 def _is_of_no_value(error: BaseException, text: str) -> bool:
-    """Whether code that asks a state for its value has calculated with None."""
+    """Return whether code that asks a state for its value has calculated with None."""
     trace = error.__traceback__
     asks = any("value" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
     return asks and isinstance(error, TypeError) and "NoneType" in text

@@ -42,7 +42,7 @@ _Of = TypeVar("_Of")
 _AnyBatch = TypeVar("_AnyBatch", bound=Batch)
 
 MOST_CALLED: Final = 1 << 12
-"""So many records wait at most for a function that is called for each of them."""
+"""The most records that wait for a function that is called for each of them."""
 
 _MOST_BYTES: Final = 128 << 20
 """Records that take so much memory are many, however few they are."""

@@ -40,7 +40,7 @@ from headrace.windowing.definition import AccumulationMode, WindowDefinition
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 
 _WITH_ADDRESS: Final = re.compile(r"<(?:function )?(?:[\w.<>]*\.)?([\w<>]+)(?: object)? at 0x[0-9a-fA-F]+>")
-"""How Python shows what has no text of its own."""
+"""The text of Python for what has none of its own."""
 
 
 def plan_diagram(plan: JobPlan) -> Diagram:

@@ -137,7 +137,7 @@ class WindowPath:
 
 
 def path_of(spec: OperatorSpec) -> WindowPath | None:
-    """How the windows of an operator are computed; None for operators without windows."""
+    """Return how the windows of an operator are computed; None for operators without windows."""
     spec = _whole(spec)
     if isinstance(spec, ColumnarWindowSpec):
         return WindowPath(BY_COLUMNS)
@@ -152,12 +152,12 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
 
 
 def is_join(spec: OperatorSpec) -> bool:
-    """Whether an operator joins two streams."""
+    """Return whether an operator joins two streams."""
     return isinstance(spec, IntervalJoinSpec | CoGroupSpec)
 
 
 def spills(spec: OperatorSpec) -> bool:
-    """Whether what an operator holds of an epoch goes to the machine's own disk when it is much."""
+    """Return whether what an operator holds of an epoch goes to the machine's own disk when it is much."""
     is_at_end = isinstance(spec, CoGroupSpec) and spec.definition.fixed_windows is not None
     return is_at_end or isinstance(spec, IntervalJoinSpec)
 

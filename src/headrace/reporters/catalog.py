@@ -105,7 +105,7 @@ JOB_METRICS: Final = (
     ),
     JobMetric("lastEpochRecords", "Records that the last epoch has read.", _of_latest(lambda latest: latest.records)),
 )
-"""Those of a job, in the scope ``jobmanager.job``."""
+"""The metrics of a job, in the scope ``jobmanager.job``."""
 
 JOB_MANAGER_METRICS: Final = (
     JobMetric(
@@ -114,7 +114,7 @@ JOB_MANAGER_METRICS: Final = (
         lambda job, _: int(job.status is JobStatus.RUNNING),
     ),
 )
-"""Those of the driver, in the scope ``jobmanager``."""
+"""The metrics of the driver, in the scope ``jobmanager``."""
 
 MEASURED_STATUSES: Final = tuple(
     status for status in JobStatus if not (status.is_terminal_state() or status is JobStatus.RECONCILING)
@@ -225,9 +225,9 @@ OPERATOR_METRICS: Final[Mapping[str, OperatorMetric]] = {
     "isProcessingBacklog": OperatorMetric("1 while a source reads what is history, else 0."),
     "kafkaClustersCount": OperatorMetric("Clusters that a dynamic Kafka source reads from."),
 }
-"""Those of operators, in the scope ``taskmanager.job.task.operator``."""
+"""The metrics of operators, in the scope ``taskmanager.job.task.operator``."""
 
 SPLIT_METRICS: Final[Mapping[str, OperatorMetric]] = {
     registry.SPLIT_WATERMARK: OperatorMetric("The watermark of a split of a source, in milliseconds."),
 }
-"""Those of splits, in the groups ``split.<split>.watermark`` of their source."""
+"""The metrics of splits, in the groups ``split.<split>.watermark`` of their source."""

@@ -70,7 +70,7 @@ def _let_go(metadata: SavepointMetadata, open_folder: Callable[[str], Folder]) -
 
 
 def _names_pin(savepoint: Folder, file: str, pin: str) -> bool:
-    """Whether a savepoint, complete or being disposed of, has that pin."""
+    """Return whether a savepoint, complete or being disposed of, has that pin."""
     try:
         return read_metadata(savepoint, file).pin == pin
     except SavepointMissingError:

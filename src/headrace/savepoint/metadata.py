@@ -160,7 +160,7 @@ class SavepointMetadata:
 
 
 def is_given_up(directory: Folder) -> bool:
-    """Whether nobody waits for a savepoint any more: it is neither being taken nor complete.
+    """Return whether nobody waits for a savepoint any more: it is neither being taken nor complete.
 
     Raises:
         OSError: when that cannot be told.
@@ -192,7 +192,7 @@ def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:
 
 
 def is_savepoint(directory: Folder) -> bool:
-    """Whether a directory is a savepoint, and a complete one; a file is none.
+    """Return whether a directory is a savepoint, and a complete one; a file is none.
 
     Raises:
         OSError: when that cannot be told.

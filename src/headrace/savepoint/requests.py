@@ -68,12 +68,12 @@ class JobProcess:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is, or was, one of this machine."""
+        """Return whether it is, or was, one of this machine."""
         return self.machine == _machine()
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is known not to run any more; of other machines' processes it is not."""
+        """Return whether it is known not to run any more; of other machines' processes it is not."""
         if self.machine != _machine():
             return False
         try:
@@ -148,7 +148,7 @@ def _started(pid: int) -> str:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether nothing is left of a process but its number, as the one that has started it has not asked for its end."""
+    """Return whether only a process's number is left, as whoever started it has not asked for its end."""
     said = _said_of(pid)
     return bool(said) and said[0] in "ZX"
 
@@ -349,7 +349,7 @@ class RequestFolder:
             self._is_made = True
 
     def _is_waited_for(self, stem: str, names: Collection[str]) -> bool:
-        """Whether a command is known to wait for a request; a request that was left behind is removed."""
+        """Return whether a command is known to wait for a request; a request that was left behind is removed."""
         if stem not in self._left:
             return True
         asked = self._left[stem]
@@ -366,7 +366,7 @@ class RequestFolder:
         return False
 
     def _accept(self, stem: str) -> bool:
-        """Whether the request is the job's to carry out: who withdraws one removes it first, and the rest last."""
+        """Return whether the job is to carry it out: whoever withdraws a request removes it first, the rest last."""
         if not self._folder.create(f"{stem}.accepted", b""):
             return False
         if self._folder.size(f"{stem}.json") is None:
@@ -392,7 +392,7 @@ class RequestFolder:
 
 
 def _is_old(name: str) -> bool:
-    """Whether it is a request, or an answer, that was left behind."""
+    """Return whether it is a request, or an answer, that was left behind."""
     found = _NAME.fullmatch(name)
     return found is not None and int(found[1]) < time.time() * 1000 - _LIFE_MILLIS
 
@@ -440,7 +440,7 @@ def ask(
 
 
 def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None]) -> bool:
-    """Whether a job accepts a request in time; if none does, none can any more.
+    """Return whether a job accepts a request in time; if none does, none can any more.
 
     Raises:
         JobNotFoundError: when the one that was to do it has come to its end, or none runs.
@@ -488,7 +488,7 @@ def _wait_for_answer(directory: Folder, name: str, seconds: float) -> None:
 
 
 def is_job_running(directory: Folder, seconds: float) -> bool:
-    """Whether a job runs in a checkpoint directory that takes up a request within so many seconds.
+    """Return whether a job runs in a checkpoint directory that takes up a request within so many seconds.
 
     One whose epoch takes longer does not.
     """

@@ -67,7 +67,7 @@ def _stored_column(rows: pa.RecordBatch, name: str, codec: KeyCodec | None) -> p
 
 
 def codec_of_keys(about: dict[str, Any]) -> KeyCodec | None:
-    """How the keys of an exported table are stored, by what is said of it; None where nothing is said of that."""
+    """Return how the keys of an exported table are stored, by what is said of it; None where nothing is said."""
     keys = about.get("keys")
     if keys is None:
         return None
@@ -117,7 +117,7 @@ TABLES: Final = "operators"
 """The folder of all tables; in it there is one for each operator, with one for each state."""
 
 _ROWS_OF_GROUP: Final = 1 << 17
-"""So many rows at most share a row group: who reads a part of a file reads no less."""
+"""The most rows of a row group: whoever reads a part of a file reads no less."""
 
 _IN_ORDER: Final = {b"headrace.order": b"runs"}
 """What the Parquet schema of a table says whose rows are in the order of runs."""
@@ -209,7 +209,7 @@ def remove_file(savepoint: Folder, file: TableFile | SourceFile) -> None:
 
 
 def is_table(name: str) -> bool:
-    """Whether a name is one that tables have."""
+    """Return whether a name is one that tables have."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -147,7 +147,7 @@ class ArchivedJobs(ServedJobs):
         """It always is: archives are read before they are served."""
 
     def storage_options(self) -> dict[str, str]:
-        """How storages are reached."""
+        """Return how storages are reached."""
         return self._options
 
     def _look_again(self) -> None:

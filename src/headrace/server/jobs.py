@@ -159,7 +159,7 @@ class ServedJobs:
             raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"no job runs: {told}")
 
     def storage_options(self) -> dict[str, str]:
-        """How the last job reaches storages."""
+        """Return how the last job reaches storages."""
         return self._jobs[-1].configuration.storage_options() if self._jobs else {}
 
     def get(self, job_id: str) -> ServedJob:

@@ -32,7 +32,7 @@ class LocalServer:
 
 
 def _folder() -> Path:
-    """Where servers are noted: nobody but their user can write there."""
+    """Return where servers are noted: nobody but their user can write there."""
     given = os.environ.get("XDG_RUNTIME_DIR")
     return Path(given) / "headrace" if given else Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
 

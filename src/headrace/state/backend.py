@@ -58,7 +58,7 @@ class TaskStates(Protocol):
         """
 
     def sizes(self) -> Mapping[str, Mapping[str, int]]:
-        """How many bytes the version takes, wherever they are, by uid of the operator and name of the store."""
+        """Return how many bytes the version takes, wherever they are, by uid of the operator and name of the store."""
 
     def close(self) -> None:
         """Lets go of files and memory; called once, also after a failure."""
@@ -77,7 +77,7 @@ class CompactionWork(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the outcome is for all tasks of the stage: they adopt it in the same epoch."""
+        """Return whether the outcome is for all tasks of the stage: they adopt it in the same epoch."""
 
 
 class CompactionOutcome(Protocol):

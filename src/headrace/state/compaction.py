@@ -74,7 +74,7 @@ def adopt(store: RunStore, merged: Sequence[Entry], new: Run | None, *, is_oldes
 
 
 def _places(runs: Sequence[Run], merged: Sequence[Entry]) -> list[int] | None:
-    """Where the runs are that have what was merged; None when one of them is gone."""
+    """Return where the runs are that have what was merged; None when one of them is gone."""
     places: list[int] = []
     for entry in merged:
         after = places[-1] + 1 if places else 0
@@ -95,7 +95,7 @@ def _has(run: Run, entry: Entry) -> bool:
 
 
 def _follow_one_another(runs: Sequence[Run], places: Sequence[int], hashes: HashRange, *, is_oldest: bool) -> bool:
-    """Whether no other run between them has some of the hashes; if they are to be the oldest, nor one before them."""
+    """Return whether no run between them has some of the hashes; for the oldest ones, nor one before them."""
     others = set(range(0 if is_oldest else places[0], places[-1])).difference(places)
     return all(runs[place].restricted(hashes) is None for place in others)
 
@@ -130,7 +130,7 @@ SLICE_BYTES: Final = 1 << 26
 """No more bytes of keyed state are merged at once, as far as hashes are spread evenly; it takes four times as much."""
 
 MOST_SLICES: Final = 8
-"""So many slices of a store, those in the most runs, are merged in one round; the others wait for the next one."""
+"""The slices of a store, those in the most runs, that are merged in one round; the others wait for the next one."""
 
 _MOSTLY: Final = 0.75
 """A large run is written anew for its own sake when this part of its rows is over."""
@@ -232,7 +232,7 @@ def runs_of_task(storage: Folder, task: CompactionTask, section_of: SectionOf = 
 
 
 def holds_keys(store: str, meta: dict[str, Any]) -> bool:
-    """Whether runs that say this about themselves are of keyed state, with one row for each key."""
+    """Return whether runs that say this about themselves are of keyed state, with one row for each key."""
     return kind_of_store(store) is None and is_by_key(meta)
 
 
@@ -298,7 +298,7 @@ class _StorePlan:
 
 
 def _ages_as(run: Run, newest: Run) -> bool:
-    """Whether elements of a run age, if they do, as the state does at present."""
+    """Return whether elements of a run age, if they do, as the state does at present."""
     return bool(run.meta.get(TTL) == newest.meta.get(TTL))
 
 
@@ -312,7 +312,7 @@ def _is_worth_merging(chosen: Sequence[Run], total: int) -> bool:
 
 
 def _behind_full(runs: list[Run]) -> int:
-    """Where the runs begin that may be merged: of ordered ones those that are full stay alone until they are over.
+    """Return where the runs begin that may be merged: full ones of ordered runs stay alone until they are over.
 
     Of others all have to be merged sooner or later, to get rid of what newer ones hide.
     """
@@ -321,7 +321,7 @@ def _behind_full(runs: list[Run]) -> int:
 
 
 def _left(run: Run) -> float:
-    """How many bytes the rows of an ordered run take that are not over; 0 for other runs."""
+    """Return how many bytes the rows of an ordered run take that are not over; 0 for other runs."""
     return run.section.nbytes * (1 - _over(run)) if is_ordered(run.meta) else 0
 
 

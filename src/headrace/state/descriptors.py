@@ -111,7 +111,7 @@ class StateDescriptor:
 
     @property
     def ttl(self) -> TtlPolicy | None:
-        """When elements expire; None when they do not."""
+        """Return when elements expire; None when they do not."""
         return TtlPolicy.of(self._ttl_config)
 
     def stored_types(self) -> Json:
@@ -144,7 +144,7 @@ class StateDescriptor:
         self.renamed_fields = given
 
     def evolution_of(self, stored: Json) -> Evolution | None:
-        """How values that were stored under types that :meth:`stored_types` gave become those that are declared.
+        """Return how values that were stored under types that :meth:`stored_types` gave become those that are declared.
 
         Returns:
             None when they are the same.
@@ -163,7 +163,7 @@ class StateDescriptor:
             raise self._other_type(stored, error.differences) from error
 
     def _may_become(self, stored: Json) -> bool:
-        """Whether values may change; where they do not evolve, fields may have other names, and nothing else."""
+        """Return whether values may change; where they do not evolve, fields may have other names, and nothing else."""
         if self.evolves:
             return True
         fields = stored.get("value", {}).get("fields", ())
@@ -183,7 +183,7 @@ class StateDescriptor:
         )
 
     def describes_same(self, other: StateDescriptor) -> bool:
-        """Whether both can stand for one state: of the same kind, types and time to live."""
+        """Return whether both can stand for one state: of the same kind, types and time to live."""
         if self.kind != other.kind or self.ttl != other.ttl:
             return False
         return self.type_info is other.type_info or self.stored_types() == other.stored_types()

@@ -233,7 +233,7 @@ class Incompatible(Exception):
 def evolution(
     stored: TypeInformation, declared: TypeInformation, renamed: RenamedFields = NOTHING_RENAMED
 ) -> Evolution:
-    """How columns of the stored type become columns of the declared one.
+    """Return how columns of the stored type become columns of the declared one.
 
     Args:
         stored: read from its description: its record classes are not known.
@@ -443,7 +443,7 @@ def _default_of(declared: CompositeTypeInfo, name: str) -> Any:
 
 
 def _is_missing(default: object) -> bool:
-    """Whether a field of a dataclass has no such default; of a class that came as a pickle the mark is another one."""
+    """Return whether a field of a dataclass has no such default; a class that was pickled has another mark."""
     return isinstance(default, type(dataclasses.MISSING))
 
 
@@ -484,7 +484,7 @@ def _with_values(maps: pa.MapArray, convert: _Convert) -> pa.Array:
 
 
 def _offsets(lists: pa.ListArray) -> pa.Array:
-    """Where each list begins among the elements of all; one that is null has none."""
+    """Return where each list begins among the elements of all; one that is null has none."""
     lengths = np.asarray(lists.value_lengths().fill_null(0))
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 

@@ -100,7 +100,7 @@ PIECE_BYTES: Final = SLICE_BYTES // 2
 """A piece of what is kept by key has so many bytes, and the rows of one key more; slices of compaction have as many."""
 
 ORDERED_BYTES: Final = FULL_BYTES * 5 // 4
-"""The same of rows in the order of time: so many that compaction leaves their run alone until it is over."""
+"""The same limit for rows in the order of time: so many that compaction leaves their run alone until it is over."""
 
 
 class Piece(NamedTuple):
@@ -155,7 +155,7 @@ def _small(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Re
 
 
 def _start_of_last_hash(batch: pa.RecordBatch) -> int:
-    """Where the rows begin that have the hash of the last row; behind all rows where these are in another order."""
+    """Return where the rows of the last hash begin; behind all rows where these are in another order."""
     hashes = batch.column(HASH).to_numpy()
     is_sorted = bool((hashes[1:] >= hashes[:-1]).all())
     return int(np.searchsorted(hashes, hashes[-1])) if is_sorted else len(hashes)
@@ -313,7 +313,7 @@ def _in_order(rows: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
 
 
 def _is_sorted(rows: pa.RecordBatch, names: list[str]) -> bool:
-    """Whether rows are in order already, which those are that nobody has changed; False where that is hard to tell."""
+    """Return whether rows are known to be in order, as those are that nobody has changed."""
     equal = np.ones(max(0, rows.num_rows - 1), np.bool_)
     for name in names:
         values: Any = rows.column(name)

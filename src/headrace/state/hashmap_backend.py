@@ -146,7 +146,7 @@ class HashMapOperatorStates:
         return rows
 
     def earliest_processing_time(self) -> int | None:
-        """When the earliest timer in processing time is due (or earlier); None when there is none."""
+        """Return when the earliest timer in processing time is due (or earlier); None when there is none."""
         if self._timers is None and (self._codec is None or not self._store(_PROCESSING_TIMERS).runs):
             return None
         return self.timers.earliest_processing_time()
@@ -294,7 +294,7 @@ class HashMapTaskStates:
         return sorted(name for (of, name), store in self._stores.items() if of == uid and store.runs)
 
     def sizes(self) -> dict[str, dict[str, int]]:
-        """How many bytes the runs of each store take, in all files; of what is shared the first task says."""
+        """Return how many bytes the runs of each store take, in all files; of what is shared the first task says."""
         found: dict[str, dict[str, int]] = {}
         for (uid, name), store in self._stores.items():
             if store.runs and not (self._partition and is_broadcast(name) and self._shares(uid)):
@@ -367,7 +367,7 @@ class HashMapTaskStates:
         return writer.finish({**about, "owned": owned}), files
 
     def _shares(self, uid: str) -> bool:
-        """Whether an operator has its broadcast state in common with the other tasks."""
+        """Return whether an operator has its broadcast state in common with the other tasks."""
         return uid in self._owners and self._owners[uid].shares
 
     def _shared_runs(self) -> Iterator[tuple[str, list[tuple[str, Run]]]]:
@@ -379,7 +379,7 @@ class HashMapTaskStates:
                 yield uid, runs
 
     def _has_digests(self, ref: VersionRef) -> bool:
-        """Whether a version says what others are to have alike; one that was imported from a savepoint does not."""
+        """Return whether a version has digests of what is shared; one imported from a savepoint has none."""
         known = dict(ref.shared)
         return all(uid in known for uid, _ in self._shared_runs())
 
@@ -508,7 +508,7 @@ class HashMapBackend(StateBackendPlugin):
                 run.section.verify()
 
     def is_worth_merging(self, store: str, runs: Sequence[Run]) -> bool:
-        """Whether runs of a store are worth merging which would not be for every backend."""
+        """Return whether runs of a store are worth merging which would not be for every backend."""
         return False
 
     def plan_compaction(

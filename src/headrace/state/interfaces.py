@@ -181,7 +181,7 @@ class ReadableMapState(State, Generic[K, V]):
 
     @abstractmethod
     def contains(self, key: K) -> bool:
-        """Whether there is such an entry."""
+        """Return whether there is such an entry."""
 
     @abstractmethod
     def items(self) -> Iterable[tuple[K, V]]:
@@ -197,7 +197,7 @@ class ReadableMapState(State, Generic[K, V]):
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
+        """Return whether there is no entry."""
 
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)

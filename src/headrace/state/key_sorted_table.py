@@ -201,7 +201,7 @@ def register_key_sorted_merger(kind: str, *, latest_only: bool = False, replaces
 def key_ranges(
     source: Section, keys: KeyColumn, of_keys: Longs, lows: Longs, highs: Longs
 ) -> tuple[Longs, Longs, Longs]:
-    """Which probes find rows of their key from ``lows`` to ``highs``, and from where to where.
+    """Return which probes find rows of their key from ``lows`` to ``highs``, and from where to where.
 
     Args:
         source: rows in the order of a :class:`KeySortedTable`.
@@ -313,7 +313,7 @@ def _retained(batch: pa.RecordBatch, watermark: int) -> pa.RecordBatch:
 
 
 def _is_mostly_expired(run: Run, watermark: int) -> bool:
-    """Whether time has come more than half of the way from when a run was written to when all of it has expired."""
+    """Return whether more than half of the time has passed from when a run was written to when all of it expires."""
     reached, until = int(run.meta[REACHED]), int(run.meta[RETAINED_UNTIL])
     return 2 * (watermark - reached) > until - reached
 

@@ -126,7 +126,7 @@ def _between(
 
 
 def _rows(run: Run) -> int:
-    """How many rows are dealt out: those of an ordered run that are over are nobody's."""
+    """Return how many rows are dealt out: those of an ordered run that are over are nobody's."""
     return run.rows - _first_row(run)
 
 
@@ -190,7 +190,7 @@ class OperatorListState(BaseListState):
         return elements
 
     def _is_stored(self, added: pa.Array) -> bool:
-        """Whether the elements are those that the runs hold already, to the last bit."""
+        """Return whether the elements are those that the runs hold already, to the last bit."""
         if self._store.rows != len(added):
             return False
         stored = [run.column(VALUE) for run in self._store.runs]
@@ -341,7 +341,7 @@ PART_INSIDE: Final = 2
 
 
 def is_alike(store: str, meta: dict[str, Any]) -> bool:
-    """Whether equal entries of a run have equal bytes: those of pickled objects follow from how these are put together.
+    """Return whether equal entries of a run have equal bytes, which pickled objects need not have.
 
     Args:
         store: the store of the run.
@@ -351,7 +351,7 @@ def is_alike(store: str, meta: dict[str, Any]) -> bool:
 
 
 def is_for_all(file: str) -> bool:
-    """Whether a file with such runs is one that all subtasks refer to, and not the version of one of them."""
+    """Return whether a file with such runs is one that all subtasks refer to, and not the version of one of them."""
     return SharedName.parse(file) is not None or CompactedName.parse(file) is not None
 
 

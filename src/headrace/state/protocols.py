@@ -126,7 +126,7 @@ class StatesWithoutKeys(Protocol):
 
     @property
     def is_restored(self) -> bool:
-        """Whether this is the first epoch after a start of the job from a checkpoint that knows the operator."""
+        """Return whether this is the first epoch after a start of the job from a checkpoint that knows the operator."""
 
     def list_state(self, descriptor: d.ListStateDescriptor) -> ListState:
         """A list; after a start at another parallelism, an equal share of the elements of all subtasks."""
@@ -192,7 +192,7 @@ class OperatorStates(Protocol):
         """
 
     def earliest_processing_time(self) -> int | None:
-        """When the earliest timer in processing time is due (or earlier); None when there is none."""
+        """Return when the earliest timer in processing time is due (or earlier); None when there is none."""
 
     def begin_epoch(self, watermark: int, processing_time: int) -> None:
         """Starts an epoch: event time has come to ``watermark``, the clock reads ``processing_time``."""
@@ -251,5 +251,5 @@ def kind_of_store(store: str) -> StateKind | None:
 
 
 def is_broadcast(store: str) -> bool:
-    """Whether what is in a store all subtasks of the operator have alike."""
+    """Return whether what is in a store all subtasks of the operator have alike."""
     return kind_of_store(store) is StateKind.BROADCAST

@@ -59,7 +59,7 @@ SPILLED_BYTES: Final = 64 << 20
 
 
 def is_large(batch: pa.RecordBatch) -> bool:
-    """Whether a batch should not stay in memory until the epoch ends."""
+    """Return whether a batch should not stay in memory until the epoch ends."""
     return bool(batch.nbytes >= SPILLED_BYTES)
 
 
@@ -290,11 +290,11 @@ class _Cursor:
 
     @property
     def rows(self) -> int:
-        """How many rows are not over, those of other tasks included."""
+        """Return how many rows are not over, those of other tasks included."""
         return self._run.rows - self.kept.row
 
     def above(self, time: int) -> RunBound:
-        """Where the rows begin that are above a time; what is over does not count."""
+        """Return where the rows begin that are above a time; what is over does not count."""
         reached = self._reached
         if reached.time <= time < reached.next:
             return RunBound(time, reached.row, reached.next)

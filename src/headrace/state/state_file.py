@@ -401,7 +401,7 @@ class VersionRef:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no state at all."""
+        """Return whether there is no state at all."""
         return not self.name and not self.inline
 
     def to_json(self) -> dict[str, Any]:

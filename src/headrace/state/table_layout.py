@@ -114,7 +114,7 @@ class TableLayout:
         return f"another {self.words.get(entry, entry)}: {difference(stored, declared)}"
 
     def check(self, run: Run) -> None:
-        """Whether a run can be one of this table.
+        """Return whether a run can be one of this table.
 
         Raises:
             StateMigrationError: when it holds something else.

@@ -73,11 +73,11 @@ class IncrementalCleanup:
     run_for_every_record: bool
 
     def get_cleanup_size(self) -> int:
-        """How many elements are looked at each time."""
+        """Return how many elements are looked at each time."""
         return self.cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
-        """Whether that happens for every record."""
+        """Return whether that happens for every record."""
         return self.run_for_every_record
 
 
@@ -93,7 +93,7 @@ class CompactFilterCleanup:
         return self.query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Length:
-        """How often everything is compacted."""
+        """Return how often everything is compacted."""
         return self.periodic_compaction_time
 
 
@@ -113,11 +113,11 @@ class TtlCleanup:
         self._is_cleanup_in_background = is_cleanup_in_background
 
     def is_cleanup_in_background(self) -> bool:
-        """Whether cleanup in the background was left on."""
+        """Return whether cleanup in the background was left on."""
         return self._is_cleanup_in_background
 
     def in_full_snapshot(self) -> bool:
-        """Whether cleanup at full snapshots was asked for."""
+        """Return whether cleanup at full snapshots was asked for."""
         return CleanupStrategy.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanup | None:
@@ -280,11 +280,11 @@ class StateTtlConfig:
         return self._update_type
 
     def get_state_visibility(self) -> TtlVisibility:
-        """Whether an expired element can still be seen."""
+        """Return whether an expired element can still be seen."""
         return self._state_visibility
 
     def get_ttl(self) -> Length:
-        """How long elements live."""
+        """Return how long elements live."""
         return self._ttl
 
     def get_ttl_time_characteristic(self) -> TtlTimeScale:
@@ -292,11 +292,11 @@ class StateTtlConfig:
         return self._ttl_time_characteristic
 
     def is_enabled(self) -> bool:
-        """Whether elements expire at all."""
+        """Return whether elements expire at all."""
         return self._update_type is not TtlUpdateType.Disabled
 
     def get_cleanup_strategies(self) -> TtlCleanup:
-        """How expired elements are removed."""
+        """Return how expired elements are removed."""
         return self._cleanup_strategies
 
     def __repr__(self) -> str:
@@ -350,7 +350,7 @@ class TtlPolicy:
         return IN_EVENT_TIME if self.is_in_event_time else IN_PROCESSING_TIME
 
     def expiry(self, now: int) -> int | None:
-        """When an element that is written now will expire, in milliseconds.
+        """Return when an element that is written now will expire, in milliseconds.
 
         None, which is never, while there is no event time to count from, and where that is beyond the end of time: a
         timer at the end of the input finds what it has written.

@@ -90,7 +90,7 @@ _AS_TEXT: Final = frozenset({BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.CHA
 """Types whose columns are text, which not every text is of."""
 
 _PICKLE_BEGINS: Final = b"\x80"
-"""How pickles begin, since protocol 2."""
+"""The beginning of pickles, since protocol 2."""
 
 
 def fitted(type_: TypeInformation, given: pa.Array) -> pa.Array:
@@ -174,7 +174,7 @@ def _fitted_maps(type_: MapTypeInfo, given: pa.Array) -> pa.Array:
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """Where each list begins among the elements of all; one that is null has none."""
+    """Return where each list begins among the elements of all; one that is null has none."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
@@ -283,17 +283,17 @@ class StateColumns:
 
     @cached_property
     def codec(self) -> KeyCodec | None:
-        """How its keys are stored; None where nothing is said of that."""
+        """Return how its keys are stored; None where nothing is said of that."""
         return codec_of_keys(self.about)
 
     @property
     def is_broadcast(self) -> bool:
-        """Whether all subtasks have the same rows."""
+        """Return whether all subtasks have the same rows."""
         return kind_of_store(self.store) is StateKind.BROADCAST
 
     @property
     def state_kind(self) -> StateKind:
-        """Which kind of state an operator has with it."""
+        """Return which kind of state an operator has with it."""
         return kind_of_store(self.store) or StateKind.KEYED
 
     def stored(self, given: pa.Table) -> pa.RecordBatch:

@@ -72,12 +72,12 @@ def table_of(data: Any) -> pa.Table:
 
 
 def is_table(data: Any) -> bool:
-    """Whether it is a table of a library, and not elements."""
+    """Return whether it is a table of a library, and not elements."""
     return isinstance(data, pa.Table | pa.RecordBatch) or hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
 
 
 def is_spark_dataframe(data: Any) -> bool:
-    """Whether it is a DataFrame of Spark."""
+    """Return whether it is a DataFrame of Spark."""
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
 
 
@@ -168,7 +168,7 @@ def checked_rows(columns: StateColumns, data: Any) -> Any:
 
 
 def default_parallelism(data: Any) -> int:
-    """How many tasks data is meant for: those of a DataFrame's cluster, or one."""
+    """Return how many tasks data is meant for: those of a DataFrame's cluster, or one."""
     return int(data.sparkSession.sparkContext.defaultParallelism) if is_spark_dataframe(data) else 1
 
 

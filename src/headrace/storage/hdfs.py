@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 Settings = tuple[tuple[str, str], ...]
 
 DEADLINE_SECONDS: Final = 60.0
-"""How long one request may take. The client itself waits without end for a name node that does not answer."""
+"""The time limit of a request. The client itself waits without end for a name node that does not answer."""
 
 MOST_GIVEN_UP: Final = 64
-"""How many requests that were given up may wait for their answers: each keeps a thread and connections."""
+"""The most requests that were given up and wait for their answers: each keeps a thread and connections."""
 
 _MOMENT_SECONDS: Final = 0.05
 
@@ -241,7 +241,7 @@ def _told(error: BaseException) -> str:
 
 
 _BLOCK_BYTES: Final = 4 << 20
-"""How much is sent and fetched at once."""
+"""The bytes that are sent and fetched at once."""
 
 _ALL: Final = 2**62
 

@@ -30,7 +30,7 @@ _THROUGH_HDFS: Final = ("viewfs", "webhdfs", "swebhdfs")
 """Other ways to what HDFS is the way to."""
 
 _URI: Final = re.compile(rf"\s*(?:[a-z][a-z0-9+.-]*:/|(?:file|{'|'.join(REMOTE)}):)", re.IGNORECASE)
-"""How URIs begin. What else there is in front of a colon is a part of a path, unless it is a scheme that is known."""
+"""The beginning of a URI. Anything else before a colon is a part of a path, unless it is a scheme that is known."""
 
 
 _USUAL_SCHEMES: Final = {"s3a": "s3", "abfs": "abfss"}

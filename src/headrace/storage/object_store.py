@@ -95,7 +95,7 @@ _FAMILIES: Final = {
     "google_": ("gs",),
     "azure_": ("az", "abfs", "abfss"),
 }
-"""How the names of options begin that are for one kind of store alone."""
+"""The beginnings of the names of options that are for one kind of store alone."""
 
 _S3_ERROR: Final = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 

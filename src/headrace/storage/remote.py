@@ -36,13 +36,13 @@ _AHEAD: Final = 4
 end to end, here and there, takes some dozens of requests, and one of which little is touched, little."""
 
 _KEPT_BYTES: Final = 64 << 20
-"""How much of what was written is kept until it is read."""
+"""The bytes of written files that are kept until they are read."""
 
 _RANGED_BYTES: Final = 4 << 30
-"""How much of large files a process keeps on its disk while they can be done without."""
+"""The bytes of large files that a process keeps on its disk while they can be done without."""
 
 _RANGED_FILES: Final = 128
-"""How many of them: each has two file descriptors."""
+"""The most such files: each has two file descriptors."""
 
 _PLACE: Final = "pieces of large state files are kept there, set TMPDIR for another place"
 
@@ -85,7 +85,7 @@ class RangedFile(MappedFile):
 
     @property
     def fetched(self) -> int:
-        """How many bytes were, in whole pieces."""
+        """Return how many bytes were, in whole pieces."""
         return self._present.count(1) * PIECE
 
     def fetch(self, start: int, stop: int) -> None:
@@ -228,7 +228,7 @@ def gathered(chunks: Iterable[Buffer], most: int = _KEPT_BYTES) -> tuple[bytes |
 
 _FIRST_READ_BYTES: Final = 1 << 16
 _LARGEST_READ_BYTES: Final = 8 << 20
-"""How much is fetched at once, at first and when reading goes on and on."""
+"""The bytes that are fetched at once, at first and when reading goes on."""
 
 
 class FetchedStream(io.RawIOBase):

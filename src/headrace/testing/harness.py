@@ -395,7 +395,7 @@ class JobHarness:
         return self._manager.shown_metrics()
 
     def summary(self) -> str:
-        """How far the job has come, in lines of text: clock, event time, what was counted, what has reached sinks."""
+        """Return how far the job has come, in lines: clock, event time, what was counted, what reached sinks."""
         told: dict[str, object] = {"processing time": self._clock.now()}
         if self._is_open:
             progress = self._manager.event_time()

@@ -164,14 +164,14 @@ def unknown(what: str, name: str, known: Sequence[str]) -> InvalidProgramError:
 
 
 _SHOWN: Final = 20
-"""So many records of one kind are shown at most."""
+"""The most records of one kind that are shown."""
 
 
 class PushedRecords(list[Any]):
     """Records in the order in which they came; equal to a list of the same."""
 
     def difference(self, expected: list[Any]) -> list[str]:
-        """How they differ from what was expected: lines of text, none where they are equal.
+        """Return how they differ from what was expected: lines of text, none where they are equal.
 
         Args:
             expected: the records that should have come, in order.

@@ -53,7 +53,7 @@ class AccumulationMode(Enum):
 
     @property
     def retracts(self) -> bool:
-        """Whether former results are taken back."""
+        """Return whether former results are taken back."""
         return self is AccumulationMode.ACCUMULATING_AND_RETRACTING
 
 
@@ -137,7 +137,7 @@ class WindowDefinition:
 
     @property
     def fires_once(self) -> bool:
-        """Whether each window is known to fire no more than once."""
+        """Return whether each window is known to fire no more than once."""
         if self.trigger == EventTimeTrigger():
             return self.allowed_lateness == 0
         return self.trigger in (ProcessingTimeTrigger(), EndOfStreamTrigger())

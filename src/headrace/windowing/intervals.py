@@ -66,12 +66,12 @@ class RegularWindows(ABC):
     @property
     @abstractmethod
     def per_timestamp(self) -> int:
-        """How many windows a timestamp belongs to at most."""
+        """Return how many windows a timestamp belongs to at most."""
 
     @property
     @abstractmethod
     def reach(self) -> int:
-        """How far from a timestamp its windows, and what is computed for them, may lie, in milliseconds."""
+        """Return how far from a timestamp its windows, and what is computed for them, may lie, in milliseconds."""
 
     @property
     @abstractmethod
@@ -81,7 +81,7 @@ class RegularWindows(ABC):
     @property
     @abstractmethod
     def stretch(self) -> int:
-        """How long a stretch of time is whose timestamps belong to the same windows, or to the same pane."""
+        """Return how long a stretch of time is whose timestamps belong to the same windows, or to the same pane."""
 
     @property
     @abstractmethod
@@ -94,7 +94,7 @@ class RegularWindows(ABC):
 
     @abstractmethod
     def starts_of(self, ends: Times) -> Times:
-        """Where windows start, which are given by their ends."""
+        """Return where windows start, which are given by their ends."""
 
     @abstractmethod
     def first_ends(self, timestamps: Times) -> Times:
@@ -124,7 +124,7 @@ class AlignedWindows(RegularWindows):
 
     @property
     def per_timestamp(self) -> int:
-        """How many windows a timestamp belongs to at most; one less where the size is no multiple of the slide."""
+        """Return how many windows a timestamp belongs to at most; one less where the slide does not divide the size."""
         return -(-self.size // self.slide)
 
     @property
@@ -331,12 +331,12 @@ class CountPanes:
 
     @property
     def per_slide(self) -> int:
-        """How many panes there are for each beginning of a window."""
+        """Return how many panes there are for each beginning of a window."""
         return 2 if self.size % self.slide else 1
 
     @property
     def per_window(self) -> int:
-        """How many panes a window has."""
+        """Return how many panes a window has."""
         return self.size // self.slide * self.per_slide + self.per_slide - 1
 
     def of(self, places: Longs) -> Longs:
@@ -345,19 +345,19 @@ class CountPanes:
         return numbers if self.per_slide == 1 else 2 * numbers + (places % self.slide >= self.size % self.slide)
 
     def begin_at(self, places: Longs) -> Mask:
-        """Whether a pane begins at each place."""
+        """Return whether a pane begins at each place."""
         rest = places % self.slide
         begins: Mask = rest == 0
         return begins if self.per_slide == 1 else begins | (rest == self.size % self.slide)
 
     @property
     def are_windows(self) -> bool:
-        """Whether each pane is a window, and every record is in one."""
+        """Return whether each pane is a window, and every record is in one."""
         return self.size == self.slide
 
     @property
     def have_gaps(self) -> bool:
-        """Whether some records lie between two windows."""
+        """Return whether some records lie between two windows."""
         return self.slide > self.size
 
     @property
@@ -366,7 +366,7 @@ class CountPanes:
         return 2 if self.have_gaps else 1
 
     def are_in_window(self, places: Longs) -> Mask:
-        """Whether any window has a record in each place."""
+        """Return whether any window has a record in each place."""
         return np.asarray(places % self.slide < self.size)
 
     def first_open(self, records: Longs) -> Longs:

@@ -97,7 +97,7 @@ class ProcessingTimeTrigger(PassiveTrigger[Any, Window]):
 
 
 COUNT: Final = ReducingStateDescriptor("count", add, Types.LONG())
-"""How many elements have come since the window has fired; of windows that merge, in all of them."""
+"""The elements that have come since the window has fired; of windows that merge, in all of them."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class CountTrigger(PassiveTrigger[Any, Window]):
 
 
 NEXT_FIRE: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())
-"""When a window fires next; of windows that merge, the earliest."""
+"""The time at which a window fires next; of windows that merge, the earliest."""
 
 
 @dataclass(frozen=True)
@@ -206,12 +206,12 @@ class _ContinuousTrigger(PassiveTrigger[Any, Window]):
         self._register(time, ctx)
 
     def _next_after_firing(self, time: int, window: Window) -> int:
-        """When a window that was shown at a multiple of the interval is to be shown again."""
+        """Return when a window that was shown at a multiple of the interval is to be shown again."""
         return self._next_after(time, window)
 
     @abstractmethod
     def _next_after(self, time: int, window: Window) -> int:
-        """When the window is to be shown next, after a multiple of the interval."""
+        """Return when the window is to be shown next, after a multiple of the interval."""
 
     @abstractmethod
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
@@ -427,7 +427,7 @@ def check_trigger(owner: str, trigger: Any) -> None:
 
 
 TIMEOUT: Final = ValueStateDescriptor("timeout", Types.LONG())
-"""When the window fires unless the other trigger has fired."""
+"""The time at which the window fires unless the other trigger has fired."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class TimeWindow(Window):
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether the two windows overlap or touch (Flink merges sessions that merely touch)."""
+        """Return whether the two windows overlap or touch (Flink merges sessions that merely touch)."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:

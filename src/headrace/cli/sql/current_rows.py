@@ -80,7 +80,7 @@ class CurrentRows:
                 self._rows.apply(change)
 
     def last(self, most: int) -> tuple[str, list[list[str]]]:
-        """How many rows there are, in words, and the last of them, up to a maximum."""
+        """Return how many rows there are, in words, and the last of them, up to a maximum."""
         with self._lock:
             count, rows = len(self._rows), self._rows.last(most)
         part = f", the last {most} of them" if count > most else ""

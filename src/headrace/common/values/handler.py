@@ -66,7 +66,7 @@ NOT_COERCED: Final = object()
 """What :meth:`TypeHandler.coerce_fast` gives for a value that takes the long way."""
 
 _SHOWN: Final = 200
-"""How many characters of a wrong value an error message shows."""
+"""The characters of a wrong value that an error message shows."""
 
 
 class WrongValueError(Exception):

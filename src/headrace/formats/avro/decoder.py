@@ -462,7 +462,7 @@ class ArrayDecoder:
         return self._lists(len(cursor), rows_read, parts)
 
     def _counts(self, left: Rows) -> Rows:
-        """How many of the elements that are left of some messages are read next."""
+        """Return how many of the elements that are left of some messages are read next."""
         few = left.sum(dtype=np.float64) <= _FEW_MESSAGES * float(left.max())
         return left if few or self.boundaries.width is not None else np.ones(len(left), np.int64)
 

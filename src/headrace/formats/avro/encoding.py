@@ -224,7 +224,7 @@ Step = tuple[int, Any]
 _INTEGER: Final = 0
 _BINARY: Final = 1
 _WIDTH: Final = 2
-"""So many bytes."""
+"""The size in bytes."""
 
 _UNION: Final = 3
 """The steps of one of some branches, of which there are fewer than 64, so that a byte says which."""

@@ -67,7 +67,7 @@ def _of_snappy(data: bytes, most: int) -> bytes:
 
 
 def _snappy_size(data: bytes) -> int:
-    """How many bytes come out, which stands in front in seven bits a byte."""
+    """Return how many bytes come out, which stands in front in seven bits a byte."""
     size = 0
     for place, byte in enumerate(data[:5]):
         size |= (byte & 0x7F) << (7 * place)
@@ -245,7 +245,7 @@ class AvroFile:
         return None
 
     def _read(self, start: int, length: int) -> bytes:
-        """So many bytes from a place on, fewer at the end of the file."""
+        """Read some bytes from a place on, fewer at the end of the file."""
         wanted = max(min(length, self._size - start), 0)
         self._stream.seek(start)
         data = self._stream.read(wanted)

@@ -247,7 +247,7 @@ def _parsed(texts: tuple[str, ...], legacy_timestamp_mapping: bool, as_dicts: bo
 
 
 def _measured(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many parts values of a schema have, and on how many levels; a type that is named twice counts twice."""
+    """Return the parts and levels that values of a schema have; a type that is named twice counts twice."""
     if id(node) not in known:
         match node:
             case Record():

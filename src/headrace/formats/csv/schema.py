@@ -125,7 +125,7 @@ class CsvSchema:
         return self.array_separator if column.separator is None else column.separator
 
     def size(self) -> int:
-        """How many columns there are."""
+        """Return how many columns there are."""
         return len(self.columns)
 
     def __len__(self) -> int:
@@ -279,7 +279,7 @@ class CsvSchemaBuilder(Builder):
         return self._set(reorder=reorder)
 
     def size(self) -> int:
-        """How many columns there are by now."""
+        """Return how many columns there are by now."""
         return len(self._columns)
 
     def __len__(self) -> int:

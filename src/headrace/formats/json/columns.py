@@ -35,7 +35,7 @@ from headrace.formats.bad_records import BadValueError
 from headrace.formats.lines import BOM
 
 MAX_DEPTH: Final = 200
-"""How deep lists and objects of a document may be nested; whatever follows them down has a stack of 1,000 calls."""
+"""The deepest nesting of lists and objects in a document; whatever follows them down has a stack of 1,000 calls."""
 
 BLANKS: Final = b" \t\r\n"
 NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})

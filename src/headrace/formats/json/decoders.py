@@ -24,7 +24,7 @@ Places = npt.NDArray[np.intp]
 
 
 _FEW: Final = 16
-"""So many messages are read one by one as fast as Arrow reads them."""
+"""Fewer messages are read one by one as fast as Arrow reads them."""
 
 
 class JsonDecoder:

@@ -261,7 +261,7 @@ class JsonRowSerializationSchemaBuilder(Builder):
         return self._set(type_info=type_info)
 
     def with_timestamp_format(self, timestamp_format: str) -> Self:
-        """How moments are written: ``ISO-8601``, which is the default, or ``SQL``."""
+        """Return how moments are written: ``ISO-8601``, which is the default, or ``SQL``."""
         JsonStyle(timestamp_format)  # refuses another one
         return self._set(timestamp_format=timestamp_format)
 

@@ -48,12 +48,12 @@ class ColumnTypes(NamedTuple):
 
 
 def is_one_of(kinds: Set[BasicType], type_: TypeInformation) -> bool:
-    """Whether a type is one of some basic types."""
+    """Return whether a type is one of some basic types."""
     return isinstance(type_, BasicTypeInfo) and type_.basic_type in kinds
 
 
 def has_order(type_: TypeInformation) -> bool:
-    """Whether values of a type compare as their columns do; integers and decimals of any size are kept as text."""
+    """Return whether values of a type compare as their columns do; integers of any size, and decimals, are text."""
     return isinstance(type_, BasicTypeInfo) and type_.basic_type not in (BasicType.BIG_INT, BasicType.BIG_DEC)
 
 

@@ -63,7 +63,7 @@ class GroupedRows:
 
     @property
     def segments(self) -> RowGroups:
-        """Which rows of a column belong to which group."""
+        """Return which rows of a column belong to which group."""
         return self.groups.segments
 
     def column(self, source: Input) -> pa.Array:
@@ -77,7 +77,7 @@ class GroupedRows:
         return gather(self._columns[index], self.groups.first_rows)
 
     def arrivals(self) -> Longs:
-        """When each row came, group after group."""
+        """Return when each row came, group after group."""
         return self._arrivals[self.groups.order]
 
 
@@ -208,7 +208,7 @@ class Aggregator(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot take values back")
 
     def is_reversible(self, columns: list[pa.Array]) -> bool:
-        """Whether nothing of these accumulators remains where they are merged and later their opposites are.
+        """Return whether nothing of these accumulators remains where they are merged and later their opposites are.
 
         Of accumulators that are all reversible, those that are left have to give what they give by themselves.
         """
@@ -264,7 +264,7 @@ def differences(aggregator: Aggregator, columns: list[pa.Array], low: Longs, hig
 
 
 def any_valid(valid: Mask | None, segments: RowGroups) -> Mask | None:
-    """Which groups have a value at all; None when all have."""
+    """Return which groups have a value at all; None when all have."""
     return None if valid is None else np.asarray(segments.reduce(np.logical_or, valid), dtype=np.bool_)
 
 
@@ -273,7 +273,7 @@ _BLOCK_BYTES: Final = 1 << 24
 
 
 def _block_bounds(columns: list[pa.Array], segments: Segments) -> list[int]:
-    """Where to cut accumulators that are to be scanned, so that none of the blocks takes much more than it should."""
+    """Return where to cut accumulators that are to be scanned, so that each block takes about as much as it should."""
     sizes = np.zeros(segments.total, np.int64)
     for column in columns:
         if pa.types.is_list(column.type):
@@ -297,7 +297,7 @@ def running_sums(values: Numbers, segments: Segments) -> Numbers:
 
 
 def either_valid(one: Mask | None, other: Mask | None) -> Mask | None:
-    """Where one of two columns has a value; None where that is everywhere."""
+    """Return where one of two columns has a value; None where that is everywhere."""
     return None if one is None or other is None else one | other
 
 
@@ -388,7 +388,7 @@ class AggregatorList:
         return [column for aggregator, own in pairs for column in aggregator.negate(own)]
 
     def are_reversible(self, columns: Sequence[pa.Array]) -> bool:
-        """Whether nothing of these remains where they are merged and later their opposites are."""
+        """Return whether nothing of these remains where they are merged and later their opposites are."""
         pairs = zip(self.aggregators, self._split(columns), strict=True)
         return all(aggregator.is_reversible(own) for aggregator, own in pairs)
 
@@ -432,7 +432,7 @@ class AggregatorList:
 
     @cached_property
     def are_scatterable(self) -> bool:
-        """Whether all of them are: see :class:`Aggregator`."""
+        """Return whether all of them are: see :class:`Aggregator`."""
         return all(map(attrgetter("is_scatterable"), self.aggregators))
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -453,7 +453,7 @@ class AggregatorList:
 
     @cached_property
     def bounds(self) -> list[tuple[int, int]]:
-        """Where the columns of each aggregator begin and end."""
+        """Return where the columns of each aggregator begin and end."""
         return list(pairwise([0, *accumulate(map(len, map(attrgetter("fields"), self.aggregators)))]))
 
 
@@ -475,7 +475,7 @@ def with_new_names(described: Sequence[dict[str, Any]], renamed: RenamedFields) 
 
 
 def renamed_columns(aggregators: AggregatorList, renamed: RenamedFields) -> RenamedFields:
-    """Which columns of accumulators were called otherwise, as their fields were."""
+    """Return which columns of accumulators were called otherwise, as their fields were."""
     if not renamed:
         return NOTHING_RENAMED
     before = {new: old for old, new in renamed.names.items()}

@@ -93,7 +93,7 @@ def running_extreme(is_largest: bool, columns: list[pa.Array], segments: Segment
 
 
 def running_distinct(columns: list[pa.Array], segments: Segments) -> pa.Array:
-    """How many different values there are in each multiset merged with all before it in its group."""
+    """Return how many different values there are in each multiset merged with all before it in its group."""
     presence = _Presence.of(columns, segments)
     changes = np.bincount(presence.starts, minlength=segments.total + 1)
     changes -= np.bincount(presence.stops, minlength=segments.total + 1)
@@ -154,7 +154,7 @@ def _best_over(ufunc: np.ufunc, nothing: int, presence: _Presence, total: int) -
 
 
 def count_distinct(column: AnyColumn = None) -> Aggregate:
-    """How many different values a column has.
+    """Return how many different values a column has.
 
     Examples:
         >>> from headrace.datastream.aggregates import count_distinct

@@ -166,7 +166,7 @@ def _has_rest(sums: Expansion) -> bool:
 
 
 def _needs_care(values: Doubles) -> bool:
-    """Whether a value is huge, infinite or NaN."""
+    """Return whether a value is huge, infinite or NaN."""
     return bool(len(values)) and not _largest(values) < _HUGE
 
 
@@ -348,7 +348,7 @@ def rounded(value: Fraction) -> float:
 _PLAIN: Final = r"^-?[0-9]+(\.[0-9]+)?$"
 _DIGITS: Final = 76
 _FEWEST_FREE: Final = 11
-"""So many digits are left for the sum of many values."""
+"""The digits that are left for the sum of many values."""
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _QUOTIENT: Final = Context(prec=38, rounding=ROUND_HALF_UP, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
@@ -425,7 +425,7 @@ def _summed_by_arrow(texts: pa.Array, places: Longs, segments: Segments) -> pa.A
 
 
 def _places(texts: pa.Array) -> Longs:
-    """How many digits each number in plain notation has after the point."""
+    """Return how many digits each number in plain notation has after the point."""
     points = pc.find_substring(texts, ".").to_numpy().astype(np.int64)
     lengths = pc.utf8_length(texts).to_numpy().astype(np.int64)
     return np.where(points < 0, 0, lengths - points - 1)

@@ -62,7 +62,7 @@ class _Counts(Aggregator):
 
 @dataclass(frozen=True, slots=True)
 class CountRows(_Counts):
-    """How many records there were."""
+    """The number of records."""
 
     stored_name: ClassVar[str] = "CountRows"
     fields: ClassVar[Fields] = (("records", Types.LONG()),)
@@ -73,7 +73,7 @@ class CountRows(_Counts):
 
 @dataclass(frozen=True, slots=True)
 class CountValues(_Counts, ColumnAggregator):
-    """How many values there were that are not null."""
+    """The number of values that are not null."""
 
     stored_name: ClassVar[str] = "CountValues"
 
@@ -100,7 +100,7 @@ class KeyField(Aggregator):
 
     @property
     def is_canonical(self) -> bool:
-        """Whether the results of equal keys look alike: ``0.0`` for ``-0.0`` as well."""
+        """Return whether the results of equal keys look alike: ``0.0`` for ``-0.0`` as well."""
         return look_alike(self.type) or pa.types.is_floating(self.type.storage_type)
 
     @property
@@ -135,7 +135,7 @@ class KeyField(Aggregator):
 
 
 def count(column: AnyColumn = None) -> Aggregate:
-    """How many records there were, or how many had a value in ``column``.
+    """The number of records, or of those with a value in ``column``.
 
     Examples:
         >>> from headrace.datastream.aggregates import count
@@ -159,7 +159,7 @@ def _count_of_values(name: str, column: InputColumn) -> BoundAggregate:
 
 @dataclass(frozen=True, slots=True)
 class CountTrue(CountValues):
-    """How many values were true."""
+    """The number of values that are true."""
 
     stored_name: ClassVar[str] = "CountTrue"
 
@@ -172,7 +172,7 @@ class CountTrue(CountValues):
 
 
 def bool_and(column: AnyColumn = None) -> Aggregate:
-    """Whether all values of a column of booleans are true.
+    """True where all values of a column of booleans are true.
 
     Examples:
         >>> from headrace.datastream.aggregates import bool_and
@@ -184,7 +184,7 @@ def bool_and(column: AnyColumn = None) -> Aggregate:
 
 
 def bool_or(column: AnyColumn = None) -> Aggregate:
-    """Whether any value of a column of booleans is true.
+    """True where any value of a column of booleans is true.
 
     Examples:
         >>> from headrace.datastream.aggregates import bool_or
@@ -274,7 +274,7 @@ class MinOrMax(ColumnAggregator):
     def _running(
         self, values: npt.NDArray[Any], valid: Mask | None, segments: Segments
     ) -> tuple[npt.NDArray[Any], Mask | None]:
-        """The running best value in each group."""
+        """The best value so far in each group."""
         found = None if valid is None else running_sums(valid.astype(np.int64), segments) > 0
         values, _ = self._filled(values, valid)
         better, best = self._better(values.dtype), values.copy()

@@ -102,7 +102,7 @@ _ENDING_SECONDS: Final = 2.0
 """So long tasks that are left over may take to end once they are cancelled."""
 
 _MOST_THREADS: Final = 64
-"""So many calls may block beside the loop: those of ``asyncio.to_thread``, and functions that are not awaited."""
+"""The most calls that block beside the loop: those of ``asyncio.to_thread``, and functions that are not awaited."""
 
 _BLOCKED_SECONDS: Final = 1.0
 """A loop that answers nobody for so long is held up by what should have been awaited."""

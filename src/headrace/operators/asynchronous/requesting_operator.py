@@ -41,7 +41,7 @@ _CLOSE_SECONDS: Final = 60.0
 would hold up the job, and so would what blocks the loop."""
 
 _SLACK: Final = 4096
-"""So many records may wait for a slow one at least, where requests need no order."""
+"""The records that may wait for a slow one, at the least, where requests need no order."""
 
 
 class RequestingOperator(Operator):

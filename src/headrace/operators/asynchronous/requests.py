@@ -110,7 +110,7 @@ class Request(ABC):
         return returned
 
     def is_poor(self, results: Any, predicate: Callable[[Any], bool]) -> bool:
-        """Whether there is to be another attempt, by what a predicate says of the results of this one."""
+        """Return whether there is to be another attempt, by what a predicate says of the results of this one."""
         return predicate(results)
 
     @abstractmethod
@@ -296,7 +296,7 @@ class Requests:
             self.retries += 1
 
     def _may_retry(self, attempts: int) -> bool:
-        """Whether there may be another attempt: none of one that is cancelled, whatever its function made of that."""
+        """Return whether there may be another attempt: none of one that is cancelled, whatever its function says."""
         task = asyncio.current_task()
         assert task is not None, "requests are made by tasks"
         return not task.cancelling() and self._strategy.can_retry(attempts)

@@ -127,12 +127,12 @@ class EqualRows:
 
     @cached_property
     def counts(self) -> tuple[Longs, Mask]:
-        """How many of them are there after each, and which retractions are of a row that is there."""
+        """Return how many of them are there after each, and which retractions are of a row that is there."""
         return counts_after(self.segments, np.where(self.takes_back, -1, 1))
 
 
 def counts_after(groups: Segments, steps: Longs, before: Longs | None = None) -> tuple[Longs, Mask]:
-    """How many rows a group has after each record, and which records count.
+    """Return how many rows a group has after each record, and which records count.
 
     One that retracts a row of a group without rows does not. So the count is the sum of steps, less the lowest that it
     has been below zero.
@@ -196,7 +196,7 @@ class RowsInOrder:
         self._bits = max(int(segments.counts.max(initial=0)) - 1, 1).bit_length()
 
     def before(self, positions: Longs, places: Longs) -> Longs:
-        """How many rows of its key have lower places, before each position."""
+        """Return how many rows of its key have lower places, before each position."""
         found = np.zeros(len(places), np.int32)
         places = (places - self._starts[positions]).astype(np.int32)
         low, high = self._ranges(positions)

@@ -36,7 +36,7 @@ from headrace.state.runs.sections import Section
 Longs = npt.NDArray[np.int64]
 
 _MOST_ROWS: Final = 1 << 18
-"""So many records wait at most; the more there are, the less often what is kept is searched."""
+"""The most records that wait; the more there are, the less often what is kept is searched."""
 
 _BEYOND: Final = "the interval about a record begins or ends at a time"
 

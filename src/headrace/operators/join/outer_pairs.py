@@ -213,7 +213,7 @@ def _flags(section: Section, name: str, rows: Longs) -> Longs:
 
 
 def _in_both(known: pa.RecordBatch, groups: pa.RecordBatch) -> pa.RecordBatch:
-    """Those of some groups that are known; of both each is there once."""
+    """Return the groups of some that are known; of both each is there once."""
     whole = concat([known, groups])
     until, hashes = whole.column(RETAINED_UNTIL).to_numpy(), whole.column(HASH).to_numpy()
     found = group_rows(until, hashes, whole.column(KEY), whole.column(AT_WATERMARK))

@@ -67,7 +67,7 @@ class JoinType(Enum):
 
     @property
     def gives_left_rows(self) -> bool:
-        """Whether results are rows of the left input, not pairs."""
+        """Return whether results are rows of the left input, not pairs."""
         return self in (JoinType.SEMI, JoinType.ANTI)
 
 

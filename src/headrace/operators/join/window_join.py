@@ -125,7 +125,7 @@ class RecordsOfSides:
 
 
 _MOST_ROWS: Final = 1 << 16
-"""So many records wait at most; some windows make Python objects of all of them."""
+"""The most records that wait; some windows make Python objects of all of them."""
 
 
 class _TaggingOperator(FunctionWindowOperator):

@@ -275,7 +275,7 @@ _MARKS: Final = {
     "numeric": lambda number: f":{number}",
     "numeric_dollar": lambda number: f"${number}",
 }
-"""How drivers want to see parameters, by what they call it."""
+"""The forms of parameters, by the names that drivers have for them."""
 
 
 class DatabaseReader(LookupReader):

@@ -88,7 +88,7 @@ def cleaned_end(watermark: int, lateness: int) -> int:
 
 
 def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:
-    """Whether a record that no window took is late by itself (one that falls between two windows need not be)."""
+    """Return whether a record that no window took is late by itself (one between two windows need not be)."""
     return cleanup_times(timestamps + 1, lateness) <= watermarks
 
 

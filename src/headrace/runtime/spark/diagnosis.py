@@ -120,7 +120,7 @@ def check_java(environment: Mapping[str, str]) -> Check:
 
 
 def check_settings(session: SparkSession, asked: Mapping[str, str]) -> list[Check]:
-    """Whether a session is set up for long jobs: one outcome for each setting that is not, or one for all of them."""
+    """Return an outcome for each setting of a session that is not for long jobs, or one for all of them."""
     from headrace.runtime.spark.session import mismatches
 
     found = mismatches(session, asked)

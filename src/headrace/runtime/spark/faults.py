@@ -103,7 +103,7 @@ def not_started(error: Exception) -> JobExecutionError:
 
 
 def _place(error: Exception) -> str:
-    """Where the program has failed in a task, outside of its functions, whose errors are told otherwise."""
+    """Return where the program has failed in a task, outside of its functions, whose errors are told otherwise."""
     if _has_crashed(error):
         return ""
     frames = (CallSite(file, int(line), function) for file, line, function in _TRACED.findall(str(error)))
@@ -137,7 +137,7 @@ def _has_crashed(error: Exception) -> bool:
 
 
 def _crash(text: str) -> str:
-    """How a worker died, and at which line of the program, where that is known."""
+    """Return how a worker died, and at which line of the program, where that is known."""
     fatal = _FATAL.search(text)
     if fatal is None:
         return (

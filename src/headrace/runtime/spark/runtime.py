@@ -48,7 +48,7 @@ SENT_WITH_TASKS_BYTES = 1 << 20
 more, the context lies in a file, of which every task of stage 0 reads its part."""
 
 _BACKGROUND_QUERIES: Final = 4
-"""So many at the same time, so that a commit does not wait for a compaction."""
+"""The queries at the same time: several, so that a commit does not wait for a compaction."""
 
 _SHUFFLED_BYTES_CHANGE: Final = ("spark.io.encryption.enabled", "spark.shuffle.compress")
 """Where the user has turned one of these on, all that is shuffled goes by Spark, which does it."""
@@ -224,7 +224,7 @@ class SparkRuntime:
         return ShippedJob(digest, blob.storage, storage_options, name, self._payloads)
 
     def _payload_folder(self) -> str | None:
-        """Where tasks hand large payloads to each other, if they all run here; None where Spark has all of them."""
+        """Return where tasks hand large payloads to each other, if they all run here; None where Spark has all."""
         context = self._session.sparkContext
         settings = context.getConf()
         if not self._tasks_run_here or "true" in [settings.get(key) for key in _SHUFFLED_BYTES_CHANGE]:

@@ -66,12 +66,12 @@ class SessionHandle:
 
     @property
     def default_parallelism(self) -> int:
-        """How many tasks the session can run at the same time, as far as it knows now."""
+        """Return how many tasks the session can run at the same time, as far as it knows now."""
         return int(self.session.sparkContext.defaultParallelism)
 
     @property
     def tasks_run_here(self) -> bool:
-        """Whether tasks run in children of this process's Java, and so on this machine with this user's rights."""
+        """Return whether tasks run in children of this process's Java: on this machine, with this user's rights."""
         return runs_tasks_in_driver(self.session.sparkContext.master or "")
 
     def stop(self) -> None:

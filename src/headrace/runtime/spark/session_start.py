@@ -247,7 +247,7 @@ def with_interpreter(settings: Mapping[str, str], python: str | None) -> Mapping
 
 
 def spark_home(environment: Mapping[str, str]) -> Path:
-    """Where Spark is; found as PySpark finds it, in the usual cases without importing PySpark."""
+    """Return where Spark is; found as PySpark finds it, in the usual cases without importing PySpark."""
     if theirs := environment.get("SPARK_HOME"):
         return Path(theirs)
     spec = importlib.util.find_spec("pyspark")
@@ -280,7 +280,7 @@ _SECONDS: Final = 1.0
 
 
 def destination() -> int | None:
-    """Where a Java is to write its errors: a pipe to here when they end on a terminal, else where this process does."""
+    """Return where a Java is to write its errors: a pipe to here when they end on a terminal, else this process's."""
     is_terminal = getattr(sys.stderr, "isatty", bool)()  # programs put streams of their own there, or nothing
     return subprocess.PIPE if is_terminal else None
 

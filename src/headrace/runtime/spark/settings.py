@@ -318,7 +318,7 @@ def nearest(key: str, known: Collection[str]) -> str | None:
 
 
 def _unknown(context: SparkContext, keys: list[str]) -> tuple[list[str], set[str]]:
-    """Those that Spark does not know; where there are any, all that it knows as well."""
+    """Return the options that Spark does not know; where there are any, all that it knows as well."""
     if not keys:
         return [], set()
     assert context._jvm is not None

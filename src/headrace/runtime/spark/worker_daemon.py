@@ -90,7 +90,7 @@ def _run_small_job(context: SparkContext) -> None:
 
 
 def is_found_by_new_interpreters() -> bool:
-    """Whether headrace comes from where every interpreter looks, not from a folder that the program has added."""
+    """Return whether headrace comes from where every interpreter looks, not from a folder of the program."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return Path(__file__).resolve().parents[3] in {
         Path(entry).resolve() for entry in (*filter(None, given), *_site_entries())
@@ -107,7 +107,7 @@ def _site_entries() -> Iterator[str]:
 
 
 def without_archives(path: Sequence[str], spark_home: Path) -> list[str]:
-    """Where modules are looked for, without the archives of Spark if it is installed there unpacked as well.
+    """Return where modules are looked for, without the archives of Spark if it is installed there unpacked as well.
 
     Spark puts the archives ahead of everything. What is imported from them is compiled anew by each process, for half a
     second, and each worker reads their tables of contents twice before its first task (``invalidate_caches``).

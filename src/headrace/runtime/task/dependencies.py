@@ -114,7 +114,7 @@ def entries_of(bundle: str) -> list[str]:
 
 
 def own_path() -> tuple[str, ...]:
-    """Where this process finds modules besides those of its interpreter, of what is installed there, and of a bundle.
+    """Return where this process finds modules that are not its interpreter's, not installed and of no bundle.
 
     The folder of the program is one of them, or the archive that it is in; and what the program itself has added.
     """
@@ -162,7 +162,7 @@ _entries: list[str] = []
 """What :func:`put_on_path` has put there."""
 
 _held: Final[Counter[str]] = Counter()
-"""How many jobs whose tasks run in this process have modules in a folder."""
+"""The number of jobs with tasks in this process that have modules in a folder."""
 
 
 @contextmanager

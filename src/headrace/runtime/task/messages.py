@@ -115,7 +115,7 @@ class PartitionContext:
     dealt: Mapping[str, int] = field(default_factory=dict)
 
     def reached(self, uid: str) -> OperatorProgress:
-        """How far an operator has come."""
+        """Return how far an operator has come."""
         return self.progress.get(uid, _NOT_BEGUN)
 
     def event_time_of(self, operator: PlannedOperator) -> int:
@@ -171,7 +171,7 @@ class EpochContext:
 
 
 def hands_on(partition: int, sources: int) -> int:
-    """Which of the ``sources`` tasks of stage 0 tells a later task what it starts from: each has a fair share."""
+    """Return which of the ``sources`` tasks of stage 0 tells a later task what it starts from, in fair shares."""
     return partition % sources
 
 
@@ -324,7 +324,7 @@ class TaskFailure:
 
 
 def _here(origin: FailureOrigin | None) -> FailureOrigin | None:
-    """Where a failure came from, with this process."""
+    """Return where a failure came from, with this process."""
     if origin is None:
         return None
     return replace(origin, executor=f"{socket.gethostname()}, process {os.getpid()}")

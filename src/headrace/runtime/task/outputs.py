@@ -135,7 +135,7 @@ class WatermarkValve:
         return watermark if watermark == MAX_WATERMARK else max(watermark - self._lag, self._event_time)
 
     def _all_behind(self, watermarks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The same of many watermarks."""
+        """The same for many watermarks."""
         behind = np.maximum(np.maximum(watermarks, MIN_WATERMARK + self._lag) - self._lag, self._event_time)
         return np.where(watermarks == MAX_WATERMARK, MAX_WATERMARK, behind)
 
@@ -480,7 +480,7 @@ class _ForkWiring:
                 yield ExchangeMerge(senders, of_outputs)
 
     def _senders(self, edges: Sequence[PlannedEdge]) -> dict[EdgeSender, EdgeSender]:
-        """Where each edge enters the exchange, and where one does that sends for it."""
+        """Return where each edge enters the exchange, and where one does that sends for it."""
         senders = {edge.id: next(first for first in edges if send_alike(first, edge)).id for edge in edges}
         return {self._sender(edge): self._sender(sender) for edge, sender in senders.items()}
 
@@ -490,7 +490,7 @@ class _ForkWiring:
         return sender
 
     def _log_of(self, node: int) -> WatermarkLog:
-        """That of an operator that makes watermarks."""
+        """Return the log of an operator that makes watermarks."""
         timestamps, output = self.operators[node].timestamps, self.operators[node].output
         assert timestamps is not None
         if output.log is None:

@@ -30,7 +30,7 @@ logger = get_logger(__name__)
 _STEP_SECONDS: Final = 0.1
 
 _SYNC_SECONDS: Final = 2.0
-"""How often it is looked which jobs there are: another dispatcher may have taken one in, before it has stood by."""
+"""The interval of looks for new jobs: another dispatcher may have taken one in, before it has stood by."""
 
 _THREAD_SECONDS: Final = 30.0
 """A thread that is to end has this time: it may be waiting for the storage."""
@@ -257,7 +257,7 @@ class Dispatcher(ServedJobs):
         return found
 
     def storage_options(self) -> dict[str, str]:
-        """How storages are reached."""
+        """Return how storages are reached."""
         return self._configuration.storage_options()
 
     # --- programs ----------------------------------------------------------------------------------------------------

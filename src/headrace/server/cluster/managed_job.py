@@ -43,7 +43,7 @@ logger = get_logger(__name__)
 
 _LOOK_SECONDS: Final = 1.0
 _SELDOM_SECONDS: Final = 5.0
-"""How often a process is asked how its job fares while somebody asks the dispatcher, and while nobody does."""
+"""The interval at which a process is asked for its job while somebody asks the dispatcher, and while nobody does."""
 
 _CLAIM_SECONDS: Final = 5.0
 """So long a process that another dispatcher may just have started has to say that it runs."""
@@ -494,7 +494,7 @@ def _is_crash(end: AttemptEnd) -> bool:
 
 
 def _how(code: int | None) -> str:
-    """How a process has ended."""
+    """Return how a process has ended."""
     if code is None:
         return "its process is gone"
     if code < 0:

@@ -143,7 +143,7 @@ class JobProcessHandle:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return self.code is not None if self._child is not None else self.process.is_gone
 
     def client(self) -> RestClient | None:

@@ -123,7 +123,7 @@ class RunRecord:
         self.folder.create(CANCEL, b"")
 
     def end(self) -> AttemptEnd | None:
-        """How it ended for good; None before."""
+        """Return how it ended for good; None before."""
         document = read_json(self.folder, END)
         return None if document is None else AttemptEnd(**document)
 
@@ -171,7 +171,7 @@ class RunRecord:
         return None if document is None else StartedProcess(JobProcess(**document["process"]), document["folder"])
 
     def end_of(self, number: int) -> AttemptEnd | None:
-        """How an attempt ended; None where nobody has said it."""
+        """Return how an attempt ended; None where nobody has said it."""
         document = read_json(self._attempts, f"{number:06}.end")
         return None if document is None else AttemptEnd(**document)
 

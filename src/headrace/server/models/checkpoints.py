@@ -7,7 +7,7 @@ from headrace.server.wire import model, wire
 
 @model
 class CheckpointCounts:
-    """How many checkpoints this run has."""
+    """The checkpoints of this run, counted."""
 
     restored: int
     total: int
@@ -18,7 +18,7 @@ class CheckpointCounts:
 
 @model
 class StatsSummary:
-    """How numbers are spread."""
+    """The distribution of some numbers."""
 
     min: int
     max: int
@@ -32,7 +32,7 @@ class StatsSummary:
 
 @model
 class CheckpointSummary:
-    """How the last checkpoints were."""
+    """A summary of the last checkpoints."""
 
     checkpointed_size: StatsSummary
     state_size: StatsSummary
@@ -165,7 +165,7 @@ class SubtaskCheckpointStatistics:
 
 @model
 class SubtasksSummary:
-    """How the parts of the subtasks are spread."""
+    """The distribution of the parts of the subtasks."""
 
     checkpointed_size: StatsSummary
     state_size: StatsSummary

@@ -24,7 +24,7 @@ class JobIdsWithStatusOverview:
 
 @model
 class JobStatusInfo:
-    """How a job fares."""
+    """The status of a job."""
 
     status: str
 
@@ -171,7 +171,7 @@ class JobConfig:
 
 @model
 class JobResultInfo:
-    """How a job has ended."""
+    """The end of a job."""
 
     id: str
     application_status: str = wire("application-status")
@@ -182,7 +182,7 @@ class JobResultInfo:
 
 @model
 class JobExecutionResultBody:
-    """Whether a job has ended, and how."""
+    """The end of a job, once it has ended."""
 
     status: QueueStatus
     result: JobResultInfo | None = wire("job-execution-result", omits_none=True)

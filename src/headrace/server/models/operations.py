@@ -15,7 +15,7 @@ class TriggerResponse:
 
 @model
 class QueueStatus:
-    """Whether an operation is done."""
+    """The state of an operation: done, or not."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
 

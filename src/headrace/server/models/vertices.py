@@ -47,7 +47,7 @@ class VertexInfo:
 
 @model
 class SubtaskTimes:
-    """When a subtask had which state."""
+    """The times at which a subtask had each state."""
 
     subtask: int
     endpoint: str
@@ -57,7 +57,7 @@ class SubtaskTimes:
 
 @model
 class VertexTimes:
-    """When subtasks had which state."""
+    """The times at which subtasks had each state."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ class VertexOnTaskManager:
 
 @model
 class VertexTaskManagers:
-    """Where a vertex runs."""
+    """The processes in which a vertex runs."""
 
     id: str
     name: str

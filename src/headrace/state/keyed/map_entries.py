@@ -73,17 +73,17 @@ class MapCell:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether all entries have been read."""
+        """Return whether all entries have been read."""
         return self.missing is GONE
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is something to be written."""
+        """Return whether there is something to be written."""
         return self.cleared or bool(self.actions)
 
     @property
     def is_empty(self) -> bool:
-        """Whether what is to be written only takes away."""
+        """Return whether what is to be written only takes away."""
         return _TAKES_AWAY.issuperset(self.actions.values())
 
     def put(self, key: Any, element: Any) -> None:

@@ -312,7 +312,7 @@ def _value_of(element: Any) -> Any:
 
 
 def _expiry_of(element: Any) -> int | None:
-    """When an element expires: a None that was stored before there was a time to live is no pair, and never does."""
+    """Return when an element expires; a None that was stored before there was a time to live never does."""
     expiry: int | None = None if element is None else element[1]
     return expiry
 

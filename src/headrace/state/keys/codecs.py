@@ -305,7 +305,7 @@ SMALL_BATCH: Final = 32
 """Up to this many keys a dict is faster than sorting."""
 
 MOST_AHEAD: Final = 1 << 10
-"""So many keys are decoded together at most when one of them is asked for."""
+"""The most keys that are decoded together when one of them is asked for."""
 
 
 class KeyEntry:
@@ -537,7 +537,7 @@ def order_by_hash(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64]
 
 
 def _has_collision(values: pa.Array, order: npt.NDArray[np.int64], starts: npt.NDArray[np.bool_]) -> bool:
-    """Whether two different keys have the same hash. Integers never do: their hash can be undone."""
+    """Return whether two different keys have the same hash. Integers never do: their hash can be undone."""
     repeated = np.flatnonzero(~starts)
     if not len(repeated):
         return False

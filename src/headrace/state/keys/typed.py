@@ -77,7 +77,7 @@ def declaration_for(key: object) -> str | None:
 
 
 def is_integer_type(type_: TypeInformation) -> bool:
-    """Whether the values are integers of up to 64 bits, so that the order of their canonical form is their own."""
+    """Return whether the values are integers of up to 64 bits, whose canonical form has their own order."""
     return isinstance(type_, BasicTypeInfo) and type_.basic_type in WHOLE_NUMBERS
 
 
@@ -91,18 +91,18 @@ def leaf_types(type_: TypeInformation) -> Iterator[TypeInformation]:
 
 
 def is_declared(type_: TypeInformation) -> bool:
-    """Whether the type says what values are, in all of their parts; if not, there may be some that are not hashable."""
+    """Return whether the type says what values are in all of their parts; else some may not be hashable."""
     return not any(isinstance(leaf, PickledBytesTypeInfo) for leaf in leaf_types(type_))
 
 
 def look_alike(type_: TypeInformation) -> bool:
-    """Whether equal keys of it look alike; ``0.0`` and ``-0.0`` do not, nor, without a type, ``1`` and ``True``."""
+    """Return whether equal keys of it look alike; ``0.0`` and ``-0.0`` do not, nor untyped ``1`` and ``True``."""
     leaves = leaf_types(type_)
     return all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type not in _FRACTIONS for leaf in leaves)
 
 
 def has_columns(type_: TypeInformation) -> bool:
-    """Whether Arrow columns of this type hold the values themselves, so that they can be encoded as they are."""
+    """Return whether Arrow columns of this type hold the values themselves, so that they can be encoded as they are."""
     return all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type in _IN_COLUMNS for leaf in leaf_types(type_))
 
 

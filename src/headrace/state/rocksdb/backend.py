@@ -256,7 +256,7 @@ class RocksDBBackend(HashMapBackend):
         return section_of
 
     def is_worth_merging(self, store: str, runs: Sequence[Run]) -> bool:
-        """Whether runs of columns are to become a table for their size alone."""
+        """Return whether runs of columns are to become a table for their size alone."""
         last = runs[-1]
         is_large = sum(run.nbytes for run in runs) >= self.settings.largest_columns
         return is_large and not last.section.is_table and holds_keys(store, last.meta)

@@ -33,7 +33,7 @@ Terms = Callable[[Doubles], Iterator[tuple[int, Doubles]]]
 
 
 BLOCK_ROWS = 1 << 15
-"""So many rows are worked on at a time: an array of them, and a few more, fit into a core's cache."""
+"""The rows that are worked on at a time: an array of them, and a few more, fit into a core's cache."""
 _WORD = 64
 _SIGNED_WORD = 63
 _FEWEST_HASH_BITS = 20
@@ -57,12 +57,12 @@ class Segments:
 
     @property
     def are_single(self) -> bool:
-        """Whether every group has exactly one row, so that reducing changes nothing."""
+        """Return whether every group has exactly one row, so that reducing changes nothing."""
         return len(self.starts) == self.total
 
     @cached_property
     def counts(self) -> Longs:
-        """How many rows each group has."""
+        """Return how many rows each group has."""
         return np.diff(self.starts, append=self.total)
 
     @cached_property
@@ -278,7 +278,7 @@ def _resort(order: Longs, changes: Mask, violations: Mask, sort_keys: npt.NDArra
 
 
 def _value_changes(column: pa.Array, order: Longs) -> Mask:
-    """Where a row's value differs from that of the row before, in the given order."""
+    """Return where a row's value differs from that of the row before, in the given order."""
     if pa.types.is_int64(column.type):
         values = column.to_numpy()[order]
         return np.asarray(values[1:] != values[:-1])
@@ -287,7 +287,7 @@ def _value_changes(column: pa.Array, order: Longs) -> Mask:
 
 
 def _starts(changes: Mask) -> Longs:
-    """Where stretches begin, given for each row but the first whether it begins one."""
+    """Return where stretches begin, given for each row but the first whether it begins one."""
     return np.concatenate((np.zeros(1, np.int64), np.flatnonzero(changes) + 1))
 
 
@@ -316,7 +316,7 @@ class Placed:
 
     @property
     def total(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return len(self.places)
 
     @property
@@ -326,7 +326,7 @@ class Placed:
 
     @property
     def counts(self) -> Longs:
-        """How many rows each group has."""
+        """Return how many rows each group has."""
         return self.all_counts[self.used]
 
     @cached_property

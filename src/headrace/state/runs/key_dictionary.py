@@ -50,7 +50,7 @@ class Runs(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return int(self.lengths.sum())
 
     def each(self) -> Longs:
@@ -270,7 +270,7 @@ class _HashTable:
             ranks, slots = ranks[~is_settled], self._following(slots[~is_settled])
 
     def _are_others(self, ranks: Ints, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Which ranks are those of other hashes."""
+        """Return which ranks are those of other hashes."""
         is_other: npt.NDArray[np.bool_] = self._hashes[ranks] != hashes
         is_other &= ranks != UNKNOWN
         return is_other
@@ -292,13 +292,13 @@ _SPARSE: Final = 4
 """More places than so many a row cost more than sorting."""
 
 _USELESS: Final = 16
-"""So many times as many keys as there are rows may be of no use any more."""
+"""The most keys, as a multiple of the rows, that may be of no use any more."""
 
 _RARE: Final = 0.1
-"""Where keys of fewer rows are known, keys do not come again."""
+"""The share of rows with known keys below which keys do not come again."""
 
 _LONGEST_PAUSE: Final = 64
-"""So many times, at most, rows are sorted before another try."""
+"""The most times that rows are sorted before another try."""
 
 
 @dataclass(frozen=True, slots=True)

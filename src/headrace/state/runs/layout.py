@@ -58,7 +58,7 @@ VALUE: Final = "value"
 """Values, elements, or values of entries; for a value state null is a tombstone."""
 
 EXPIRY: Final = "expiry"
-"""When each of them expires, in milliseconds of the time that ``TTL`` or ``FORMER_TTL`` says.
+"""The expiry of each, in milliseconds of the time that ``TTL`` or ``FORMER_TTL`` says.
 
 Null, no such column, or none of these entries: never.
 """
@@ -116,7 +116,7 @@ def rows_of_ranges(starts: Indices, lengths: Indices) -> Indices:
 
 
 def heads_of(lengths: Indices) -> Indices:
-    """Where each range begins when they stand one after the other."""
+    """Return where each range begins when they stand one after the other."""
     heads: Indices = np.cumsum(lengths) - lengths
     return heads
 

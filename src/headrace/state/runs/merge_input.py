@@ -42,7 +42,7 @@ def scale_of(meta: dict[str, Any]) -> TtlScale | None:
 
 
 def expires(run: Run) -> bool:
-    """Whether elements of a run have expiries that count, or will when the state has a time to live again."""
+    """Return whether elements of a run have expiries that count, or will when the state has a time to live again."""
     return scale_of(run.meta) is not None and EXPIRY in run.section.schema.names
 
 
@@ -107,7 +107,7 @@ class MergeInput:
         return {**newest, **merged_scale(self.runs), **{name: said for name, said in least.items() if said is not None}}
 
     def furthest(self, run: Run, entry: str) -> int | None:
-        """How far the task came that has written a run; None where it has said nothing of that.
+        """Return how far the task came that has written a run; None where it has said nothing of that.
 
         After a start at another parallelism there are runs of several tasks, which have come to different watermarks.
         Those of one task share hashes.
@@ -123,7 +123,7 @@ class MergeInput:
 
     @property
     def drops_expired(self) -> bool:
-        """Whether the state has a time to live at present."""
+        """Return whether the state has a time to live at present."""
         return bool(self.meta.get(TTL))
 
     def table(self) -> pa.RecordBatch:
@@ -158,7 +158,7 @@ def by_key(batch: pa.RecordBatch) -> tuple[Indices, Mask]:
 
 
 def lasts_of(firsts: Mask) -> Mask:
-    """Which rows are the last ones of their group, given the first ones."""
+    """Return which rows are the last ones of their group, given the first ones."""
     lasts = np.ones(len(firsts), dtype=bool)
     lasts[:-1] = firsts[1:]
     return lasts
@@ -191,7 +191,7 @@ NO_TIME: Final = MAX_WATERMARK + 1
 """The time of the next row when there is none: later than every time."""
 
 FIRST_PROBE: Final = 1024
-"""How far the first row to be looked at is from where a search begins."""
+"""The distance of the first probe from where a search begins."""
 
 _OF_OTHER_ROWS: Final = {FLOOR, LOW, NEXT}
 """What ``meta`` says of the rows of one run."""
@@ -213,14 +213,14 @@ class RunBound:
 
 
 def floor_of(run: Run) -> RunBound:
-    """Where the rows of a run begin that are not over."""
+    """Return where the rows of a run begin that are not over."""
     low: int = run.meta.get(LOW, 0)
     upcoming = run.meta.get(NEXT)
     return RunBound(run.meta.get(FLOOR, MIN_WATERMARK - 1), low, time_at(run, low) if upcoming is None else upcoming)
 
 
 def rows_above(run: Run, time: int, start: int = 0) -> RunBound:
-    """Where the rows of a run begin that are above a time, searched from a row on that is not behind them.
+    """Return where the rows of a run begin that are above a time, searched from a row on that is not behind them.
 
     The search begins with small steps: of what is far behind the answer nothing is touched.
     """
@@ -261,7 +261,7 @@ def without_rows(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_ordered(meta: dict[str, Any]) -> bool:
-    """Whether this is the ``meta`` of an ordered run."""
+    """Return whether this is the ``meta`` of an ordered run."""
     return NEXT in meta
 
 

@@ -167,7 +167,7 @@ class _Nested:
 
 
 def _extents(lists: pa.ListArray, rows: Indices) -> tuple[Indices, Indices]:
-    """Where the elements of the rows begin in ``lists.values``, and how many there are."""
+    """Return where the elements of the rows begin in ``lists.values``, and how many there are."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     return offsets[rows], offsets[rows + 1] - offsets[rows]
 
@@ -195,7 +195,7 @@ def _final_actions(nested: _Nested) -> tuple[Indices, Indices, npt.NDArray[np.in
 
 
 def _expired(table: pa.RecordBatch, given: MergeInput) -> Mask | None:
-    """Which rows have expired; None when none can."""
+    """Return which rows have expired; None when none can."""
     if not given.drops_expired or EXPIRY not in table.schema.names:
         return None
     expiries = table.column(EXPIRY)
@@ -292,7 +292,7 @@ def describe_run(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _merger_of(kind: str | None) -> tuple[Merger, Describe]:
-    """How runs of a kind are merged; to keep all their rows without knowing them would be a guess."""
+    """Return how runs of a kind are merged; to keep all their rows without knowing them would be a guess."""
     if kind is None:
         return _merge_sorted, _unchanged
     try:
@@ -322,7 +322,7 @@ def merge_small_runs(store: RunStore, now: int, most_rows: int | None = None) ->
 
 
 def can_be_rewritten(rows: int, size: int, added: int) -> bool:
-    """Whether an epoch can afford to write rows anew, only to leave out what is over.
+    """Return whether an epoch can afford to write rows anew, only to leave out what is over.
 
     Args:
         rows: how many there are.
@@ -423,7 +423,7 @@ class _Rest:
 
     @property
     def is_over(self) -> bool:
-        """Whether no rows are left."""
+        """Return whether no rows are left."""
         return self._row == self._run.rows
 
     def place(self, rows: int) -> Place:
@@ -432,7 +432,7 @@ class _Rest:
         return time_at(self._run, last), self._run.section.rows_of(HASH, last, last + 1)[0].as_py()
 
     def rows_up_to(self, place: Place) -> int:
-        """How many rows are not behind a place."""
+        """Return how many rows are not behind a place."""
         return self._end(place) - self._row
 
     def take(self, place: Place) -> pa.RecordBatch:
@@ -455,19 +455,19 @@ Piece = tuple[pa.RecordBatch, dict[str, Any]]
 
 CHUNK_ROWS: Final = 1 << 16
 CHUNK_BYTES: Final = 8 << 20
-"""So many rows, or elements of lists, and bytes are merged at once, as far as hashes are spread evenly."""
+"""The rows, or elements of lists, and bytes that are merged at once, as far as hashes are spread evenly."""
 
 _BY_KEY: Final = frozenset({"value", "reducing", "aggregating", "list", "map"})
 """The kinds of keyed state, which have one row for each key."""
 
 
 def is_by_key(meta: dict[str, Any]) -> bool:
-    """Whether what is merged of a key in runs that say this about themselves follows from its own rows alone."""
+    """Return whether what is merged of a key in runs that say this about themselves follows from its own rows alone."""
     return meta.get(KIND) in _BY_KEY and meta.get(SORT) == KEY_ORDER
 
 
 def is_by_hash(meta: dict[str, Any]) -> bool:
-    """Whether runs that say this about themselves are sorted by hash first; keyed state is, and so are some logs."""
+    """Return whether runs that say this about themselves are sorted by hash first, as keyed state and some logs are."""
     return bool(meta.get(SORT, [])[:1] == [HASH])
 
 
@@ -484,7 +484,7 @@ def merged_pieces(runs: Sequence[Run], now: int) -> Iterator[Piece]:
 
 
 def _rows_at_once(runs: Sequence[Run]) -> int:
-    """So many rows of runs are merged at once, by what one takes."""
+    """Return how many rows of runs are merged at once, by what one takes."""
     rows, size = sum(run.rows for run in runs), sum(run.section.nbytes for run in runs)
     return max(1, min(CHUNK_ROWS, CHUNK_BYTES * rows // max(1, size)))
 

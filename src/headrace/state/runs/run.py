@@ -61,7 +61,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """How many rows the table has, including those of keys that the task does not own."""
+        """Return how many rows the table has, including those of keys that the task does not own."""
         return self.section.rows
 
     @property
@@ -105,7 +105,7 @@ class Run:
         return array.filter(pa.array(own))
 
     def own_rows(self) -> slice | npt.NDArray[np.bool_]:
-        """Which rows of :attr:`section` count: a slice where the run is sorted by hash, else a mask."""
+        """Return which rows of :attr:`section` count: a slice where the run is sorted by hash, else a mask."""
         if self.whole:
             return slice(0, self.rows)
         if self._own is None:
@@ -113,7 +113,7 @@ class Run:
         return self._own
 
     def count_own_rows(self, first: int = 0) -> int:
-        """How many rows count, of those from ``first`` on."""
+        """Return how many rows count, of those from ``first`` on."""
         own = self.own_rows()
         return max(0, own.stop - max(own.start, first)) if isinstance(own, slice) else int(own[first:].sum())
 
@@ -175,7 +175,7 @@ class RunStore:
 
     @property
     def rows(self) -> int:
-        """How many rows all runs have."""
+        """Return how many rows all runs have."""
         return sum(run.rows for run in self._runs)
 
     def append(self, table: pa.RecordBatch | pa.Table, meta: dict[str, Any]) -> Run | None:
@@ -246,7 +246,7 @@ def hashes_of(runs: Iterable[Run]) -> HashRange:
 
 
 def starts_of_levels(ranges: Sequence[HashRange]) -> list[int]:
-    """Where the levels of a store begin, given the hashes of its runs.
+    """Return where the levels of a store begin, given the hashes of its runs.
 
     A level is of runs that follow one another, and so do their hashes: a key is in one of them at most.
 
@@ -298,7 +298,7 @@ def order_by_key(
 
 
 def same_values(array: pa.Array, left: Indices, right: Indices) -> npt.NDArray[np.bool_]:
-    """Whether the values at ``left`` are equal to those at ``right``, one by one."""
+    """Return whether the values at ``left`` are equal to those at ``right``, one by one."""
     return np.asarray(pc.equal(array.take(pa.array(left)), array.take(pa.array(right)))).astype(bool)
 
 
@@ -309,7 +309,7 @@ def narrowed(run: Run, keys: KeyColumn) -> Run:
 
 
 def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
-    """Where keys, sorted by hash, are in a run: the positions of those that were found, and their rows in its section.
+    """Return where keys, sorted by hash, are in a run: the positions of those found, and their rows in its section.
 
     Keys whose rows do not count in this run are not found.
     """

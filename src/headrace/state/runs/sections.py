@@ -50,7 +50,7 @@ _HEADER, _BODY_LENGTH = 2, 3
 _BUFFERS: Final = 2
 """The number of a field of a record batch."""
 _PROBE: Final = 64
-"""So many bytes at the begin, in the middle and at the end of a buffer tell most apart."""
+"""The bytes at the beginning, in the middle and at the end of a buffer that tell most apart."""
 
 _OFFSET, _RELATIVE, _SHORT = Struct("<I"), Struct("<i"), Struct("<H")
 
@@ -117,14 +117,14 @@ def _places(flatbuffer: bytearray, at: int) -> Longs:
 
 
 def spans_of_column(array: pa.Array) -> Iterator[Span]:
-    """Where a whole column is."""
+    """Return where a whole column is."""
     for buffer in array.buffers():
         if buffer is not None and buffer.size:
             yield buffer.address, buffer.size
 
 
 def spans_of_rows(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
-    """Where some rows of a column are; of a column of a rare type, all of it.
+    """Return where some rows of a column are; of a column of a rare type, all of it.
 
     Offsets are given before they are read, so that a caller who verifies one span after the other never follows an
     offset that is wrong.
@@ -145,7 +145,7 @@ def spans_of_rows(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
 
 
 def spans_of_offsets(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
-    """Where is said which elements the lists of some rows have."""
+    """Return where is said which elements the lists of some rows have."""
     yield from _cells(array.buffers()[1], start, stop + 1, 32)
 
 
@@ -255,12 +255,12 @@ class Section:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes, in memory where it was not written yet."""
+        """Return how many bytes it takes, in memory where it was not written yet."""
         return self.size or int(self._opened().nbytes)
 
     @property
     def is_table(self) -> bool:
-        """Whether it lies in a table that may be larger than memory, so that only work beside the epochs merges it."""
+        """Return whether it is in a table that may exceed memory, so that only work beside the epochs merges it."""
         return False
 
     @property
@@ -317,7 +317,7 @@ class Section:
         return array
 
     def extents(self, name: str, rows: Indices) -> tuple[Indices, Indices]:
-        """Where the lists of these rows begin and end among the elements of a list column, which are not touched."""
+        """Return where the lists of these rows begin and end among a list column's elements, which are not touched."""
         array = self._array(name)
         unverified = self._unverified()
         if unverified is not None:
@@ -327,7 +327,7 @@ class Section:
         return offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
 
     def lower_bounds(self, name: str, values: npt.NDArray[np.integer[Any]]) -> Indices:
-        """Where each of the values (sorted) would stand in a sorted column of integers: before all not smaller ones.
+        """Return where each value (sorted) would stand in a sorted column of integers: before all not smaller ones.
 
         They are to be of the column's own type. When they are few, only the blocks that they are searched in are
         verified.
@@ -356,7 +356,7 @@ class Section:
         return edges[places], edges[places + is_there]
 
     def lower_bound(self, name: str, value: np.integer[Any], start: int, stop: int) -> int:
-        """Where a value would stand among rows that are sorted: before all from ``start`` on that are not smaller.
+        """Return where a value would stand among sorted rows: before all from ``start`` on that are not smaller.
 
         Only the blocks that it is searched in are verified. It is to be of the column's own type.
         """
@@ -524,7 +524,7 @@ class _StoredBytes:
                 self.unverified -= 1
 
     def _extent(self, block: int) -> tuple[int, int]:
-        """Where a block begins and ends; 0 is the head."""
+        """Return where a block begins and ends; 0 is the head."""
         head, length, _ = self._encoding
         if not block:
             return 0, head
@@ -573,7 +573,7 @@ def _checks_of_blocks(pieces: Sequence[pa.Buffer]) -> Iterator[int]:
 
 
 def _aligned_start(buffer: pa.Buffer, at: int) -> int:
-    """Where the batch's message begins: after the zeros that follow the schema's."""
+    """Return where the batch's message begins: after the zeros that follow the schema's."""
     view = memoryview(buffer).cast("B")
     while view[at] == 0:
         at += 1

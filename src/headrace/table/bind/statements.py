@@ -202,7 +202,7 @@ class _InsertBinder:
         return Project(relation, tuple(expressions), tuple(column.name for column in columns))
 
     def _fits(self, schema: Schema, columns: list[Column], wanted: list[str], path: ObjectPath) -> bool:
-        """Whether the query has the columns of the sink; if not, the error says which of them differ."""
+        """Return whether the query has the columns of the sink; if not, the error says which of them differ."""
         types = {column.name: column.type for column in columns}
         if len(schema) != len(wanted):
             shown = ", ".join(f"{name} {types[name]}" for name in wanted)

@@ -128,7 +128,7 @@ class PathFilter:
 
 
 def partition_commit(context: TableContext, options: Configuration) -> PartitionCommit | None:
-    """How partitions of a table are committed; None where they are not.
+    """Return how partitions of a table are committed; None where they are not.
 
     Raises:
         ConfigurationError: when options do not fit each other, or the table.

@@ -65,7 +65,7 @@ class TableSink(ABC):
 
     @property
     def parallelism(self) -> int | None:
-        """How many tasks write; None for as many as give it rows."""
+        """Return how many tasks write; None for as many as give it rows."""
         return None
 
     @property

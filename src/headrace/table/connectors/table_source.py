@@ -60,7 +60,7 @@ class TableSource(ABC):
         return False
 
     def create_lookup(self, keys: Sequence[str]) -> TableLookup:
-        """How rows are looked up.
+        """Return how rows are looked up.
 
         Args:
             keys: the columns whose values are known.

@@ -114,7 +114,7 @@ def _percentile(shape: CallShape) -> Signature | None:
 
 
 def _is_no_share(scalar: Scalar) -> bool:
-    """Whether a scalar is a number that is no share of a whole."""
+    """Return whether a scalar is a number that is no share of a whole."""
     if not isinstance(scalar, Literal) or not isinstance(scalar.value, int | float | Decimal):
         return False
     return not 0 <= scalar.value <= 1

@@ -134,7 +134,7 @@ class MatchClauses(Part):
 
     @property
     def rows_before(self) -> int:
-        """How many rows before a match ``PREV`` may go."""
+        """Return how many rows before a match ``PREV`` may go."""
         scalars = [*(each.condition for each in self.definitions), *(each.expression for each in self.measures)]
         refs = [node for scalar in scalars for node in scalar.walk() if isinstance(node, PatternRef)]
         return max((-ref.physical for ref in refs), default=0)

@@ -132,7 +132,7 @@ def _only_grows(node: PhysicalNode, call: AggregateCall) -> bool:
 
 
 def _keeps_values(call: AggregateOperation, given: Schema) -> bool:
-    """Whether the distinct values that a call aggregates are kept one by one, in state of their own."""
+    """Return whether the distinct values that a call aggregates are kept one by one, in state of their own."""
     if not call.is_distinct or call.function not in ("COUNT", "SUM", "AVG") or len(call.arguments) != 1:
         return False
     return has_places(given[call.arguments[0]].type.arrow_type)

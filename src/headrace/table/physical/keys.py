@@ -39,7 +39,7 @@ _LONGEST: Final = {TypeRoot.TINYINT: 4, TypeRoot.SMALLINT: 6, TypeRoot.INTEGER: 
 
 
 def _keeps_apart(cast: Cast) -> bool:
-    """Whether a cast of an integer or a text gives a text in which nothing of it is lost."""
+    """Return whether a cast of an integer or a text gives a text in which nothing of it is lost."""
     source, target = cast.operand.type, cast.type
     if not isinstance(source, AtomicType) or not isinstance(target, AtomicType) or target.root is not TypeRoot.VARCHAR:
         return False

@@ -96,7 +96,7 @@ class LookupHint:
         return lookup.is_async if self.is_async is None else self.is_async
 
     def requests(self, lookup: TableLookup) -> RequestSettings:
-        """How keys are requested."""
+        """Return how keys are requested."""
         from headrace.operators.asynchronous.requests import RequestSettings
         from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
 

@@ -34,14 +34,14 @@ def variable_text(name: str) -> str:
 
 
 def rows_text(clauses: MatchClauses) -> str:
-    """Which rows there are for a match."""
+    """Return which rows there are for a match."""
     if not clauses.all_rows:
         return "ONE ROW PER MATCH"
     return "ALL ROWS PER MATCH" if clauses.with_empty else "ALL ROWS PER MATCH OMIT EMPTY MATCHES"
 
 
 def after_text(clauses: MatchClauses, *, is_logical: bool) -> str:
-    """Where the search goes on after a match."""
+    """Return where the search goes on after a match."""
     after, variable = clauses.after, clauses.after_variable
     if after in _TO_VARIABLE and variable is not None:
         shown = variable_text(variable)

@@ -195,7 +195,7 @@ class WindowRank(PhysicalNode):
 
     @property
     def is_deduplicate(self) -> bool:
-        """Whether it keeps the first or the last row in event time."""
+        """Return whether it keeps the first or the last row in event time."""
         one = (self.start, self.end) == (1, 1) and len(self.order_by) == 1
         return one and self.input.schema[self.order_by[0].index].time is TimeAttribute.ROWTIME
 

@@ -50,12 +50,12 @@ class Range:
 
     @property
     def is_point(self) -> bool:
-        """Whether it is one value."""
+        """Return whether it is one value."""
         return self.low.side == self.high.side == 0 and self.low.literal == self.high.literal is not None
 
     @property
     def is_empty(self) -> bool:
-        """Whether no value is in it."""
+        """Return whether no value is in it."""
         return self.low.key(-1) > self.high.key(1)
 
 

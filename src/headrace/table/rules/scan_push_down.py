@@ -137,7 +137,7 @@ class _Conditions:
         return [each for each, meets in zip(partitions, mask or (), strict=True) if meets]
 
     def _meets(self, scan: Scan, condition: Scalar) -> list[bool | None] | None:
-        """Whether each partition meets a condition; None where the partitions are not known."""
+        """Return whether each partition meets a condition; None where the partitions are not known."""
         partitions = self._source_of(scan).partitions
         if not partitions:
             return None

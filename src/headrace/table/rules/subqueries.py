@@ -338,7 +338,7 @@ class _Rewriting:
         return call("IS NOT NULL", self.relation_column(first + len(keys)))
 
     def _exists_any(self, source: Relation) -> Scalar:
-        """Whether a relation has rows, as a value."""
+        """Return whether a relation has rows, as a value."""
         rows = Project(source, (Literal(True, type=BOOLEAN.not_null()),), ("i",))
         first = self._join(Decorrelated(_aggregated(rows, (0,), [], rows.names)), JoinKind.LEFT)
         return call("IS NOT NULL", self.relation_column(first))
@@ -428,7 +428,7 @@ def _is_in(is_there: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar
 
 
 def _is_not_in(mark: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar]) -> Scalar:
-    """Whether ``NOT IN`` is true: of no rows, or of known ones of which none is equal."""
+    """Return whether ``NOT IN`` is true: of no rows, or of known ones of which none is equal."""
     count, known = counts
     given = [call("IS NOT NULL", each) for each in operands if each.type.nullable]
     none_equal = call("AND", call("IS NULL", mark), call(">=", known, count), *given)

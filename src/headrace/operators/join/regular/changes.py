@@ -80,7 +80,7 @@ class ChangesOfJoin(ABC):
     @property
     @abstractmethod
     def counting_sides(self) -> tuple[bool, bool]:
-        """Whether the matches of each row are counted, for each input."""
+        """Return whether the matches of each row are counted, for each input."""
 
     @abstractmethod
     def of(self, arrivals: Arrivals, kinds: Kinds, matches: Matches, partners: tuple[Longs, Longs]) -> JoinChanges:
@@ -151,7 +151,7 @@ class ChangesOfPairs(ChangesOfJoin):
         return found.ordered()
 
     def _outer_of(self, arrivals: Arrivals, records: Longs) -> tuple[Mask, Mask]:
-        """Whether the input of each record, and the other input, is the outer side of the join."""
+        """Return whether the input of each record, and the other input, is the outer side of the join."""
         outer, sides = np.array(self._outer), arrivals.sides[records]
         return outer[sides], outer[1 - sides]
 

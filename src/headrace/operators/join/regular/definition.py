@@ -111,7 +111,7 @@ class JoinCondition:
 
     @property
     def is_always_true(self) -> bool:
-        """Whether there is no condition."""
+        """Return whether there is no condition."""
         return self._condition is None
 
     def filtered(

@@ -55,7 +55,7 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _WAITING_ROWS = 1 << 18
-"""So many records wait at most; the more there are, the less often a window is read and written."""
+"""The most records that wait; the more there are, the less often a window is read and written."""
 
 _SHOWN: Final = "shown: "
 
@@ -127,7 +127,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         """Brings event time to a watermark, and fires what is due on the way."""
 
     def _is_kept(self, ends: Longs, watermark: int) -> Mask:
-        """Whether windows are still there at a watermark; those of the clock go when it has passed their ends."""
+        """Return whether windows are still there at a watermark; those of the clock go once it passes their ends."""
         return cleanup_times(ends, self._kept_for) > watermark if self._is_event_time else ends > MIN_WATERMARK
 
     def _open_table(self, context: OperatorContext) -> WindowTable:

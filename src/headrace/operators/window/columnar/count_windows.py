@@ -39,7 +39,7 @@ Mask = npt.NDArray[np.bool_]
 Columns = list[pa.Array]
 
 _WAITING_ROWS: Final = 1 << 18
-"""So many records wait at most; the more there are, the less often a key is read and written."""
+"""The most records that wait; the more there are, the less often a key is read and written."""
 
 _MERGED_ROWS: Final = 1 << 18
 """About so many rows of panes are merged at a time into windows."""

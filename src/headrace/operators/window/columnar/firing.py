@@ -39,7 +39,7 @@ Find = Callable[[Longs, npt.NDArray[np.uint64]], Accumulators]
 
 
 FIRED_ROWS: Final = 1 << 16
-"""So many results leave as one batch."""
+"""The results that leave as one batch."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Firings:
 
 
 def first_times(interval: int, timestamps: Longs, lasts: Longs) -> Longs:
-    """When windows fire first: at the multiple of the interval above a timestamp, or at the end if that comes before.
+    """Return when windows first fire: at the multiple of the interval above a timestamp, or at an earlier end.
 
     Args:
         interval: milliseconds.

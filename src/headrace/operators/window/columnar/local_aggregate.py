@@ -56,7 +56,7 @@ _HELD_BYTES = 64 << 20
 """Records are summed up when there are so many, or when what is needed of them takes so much."""
 
 _MORE_TO_COME = 8
-"""So many batches like the first one are expected to be summed up with it."""
+"""The batches like the first one that are expected to be summed up with it."""
 
 _SAMPLED_HASHES = np.uint64(1 << 60)
 _SAMPLED_PART = 16
@@ -172,7 +172,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
         return is_left | (is_between & is_too_late(batch.timestamps, batch.watermarks, 0))
 
     def _to_pass_after(self, batch: KeyedBatch) -> int:
-        """How many records pass after a batch that is not worthwhile: what was estimated is what so many will do.
+        """Return how many records pass after a batch that is not worthwhile: the estimate is what so many will do.
 
         Of a small batch it says little: larger ones of the same stream, held for longer, may well become fewer.
         """
@@ -253,7 +253,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
 
 
 def expected_groups(rows: int, groups: int, times: float) -> float:
-    """How many groups ``times`` as many rows have, when so many rows have so many groups and all are equally frequent.
+    """Return the groups of ``times`` as many rows, when so many rows have so many groups, all equally frequent.
 
     There must be a row and a group. Of *k* groups, *n* rows are expected to meet *k* (1 - exp(-*n* / *k*)).
     """

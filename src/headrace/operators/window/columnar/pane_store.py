@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Hashes = npt.NDArray[np.uint64]
 
 _LATE_ROWS: Final = 1 << 16
-"""So many late rows are merged into each window that fires; with more the merge of the panes is made anew."""
+"""The late rows that are merged into each window that fires; of more the merge of the panes is made anew."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class PaneStacks:
 
 
 _SPREAD_ROWS: Final = 1 << 19
-"""So many rows of windows are made of rows of panes at a time."""
+"""The rows of windows that are made of rows of panes at a time."""
 _PANES_AHEAD: Final = 64
 """About so many panes are looked up at a time."""
 _FIRED_ROWS: Final = 1 << 16

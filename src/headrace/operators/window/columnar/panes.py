@@ -63,7 +63,7 @@ class Panes:
         return self._windows.assign(ends - 1)
 
     def are_on_time(self, timestamps: Longs, watermarks: Longs) -> Mask:
-        """Whether none of a record's windows has ended: whether its earliest one has not."""
+        """Return whether none of a record's windows has ended: whether its earliest one has not."""
         return self._windows.first_ends(timestamps) - 1 > watermarks
 
     def end_above(self, time: int) -> int:
@@ -94,7 +94,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 def places_of(rows: Accumulators, hashes: Hashes, keys: pa.Array) -> tuple[Longs, Mask]:
-    """Where the keys of some rows are among others; both lie by hash and key, one row a key.
+    """Return where the keys of some rows are among others; both lie by hash and key, one row a key.
 
     Args:
         rows: the rows that are looked for.

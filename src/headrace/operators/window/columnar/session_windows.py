@@ -53,7 +53,7 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _WAITING_ROWS = 1 << 19
-"""So many records wait at most; the more there are, the less often a session is read and written."""
+"""The most records that wait; the more there are, the less often a session is read and written."""
 
 _DUE_ROWS = 1 << 19
 """About so many sessions are read at a time when more are due, as at the end of the input."""
@@ -155,7 +155,7 @@ class SessionWindowOperator(KeyedWindowOperator):
         return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, marks)
 
     def _followed_keys(self, total: int, records: ArrivedTimes, opened: Spans, has_fired: Mask) -> Mask:
-        """Which of so many keys have late records that matter."""
+        """Return which of so many keys have late records that matter."""
         is_followed = np.zeros(total, np.bool_)
         if not len(records.keys) or not self._lateness:
             return is_followed

@@ -154,7 +154,7 @@ class _SessionPoints:
 
 
 def _linked(gap: int, keys: Longs, times: Longs, marks: Longs) -> Mask:
-    """Whether each point but the last is of one session with the next one."""
+    """Return whether each point but the last is of one session with the next one."""
     ends = times[:-1] + gap
     is_near = (keys[1:] == keys[:-1]) & (times[1:] <= ends)
     are_linked: Mask = is_near & ((marks[1:] < ends - 1) | (times[1:] == times[:-1]))
@@ -207,7 +207,7 @@ def _candidates(records: ArrivedTimes, late: Longs, found: Spans) -> tuple[Longs
 
 
 def _are_reached(gap: int, sessions: Longs, times: Longs, lowest: Longs) -> Mask:
-    """Which late records overlap or touch their session, as it is when they come.
+    """Return which late records overlap or touch their session, as it is when they come.
 
     Args:
         gap: how long a record lasts.

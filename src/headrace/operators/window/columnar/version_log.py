@@ -60,7 +60,7 @@ class VersionLog:
 
     @property
     def has_versions(self) -> bool:
-        """Whether there is anything to work out."""
+        """Return whether there is anything to work out."""
         return bool(self._version_chains)
 
     def parts_of_records(self, accumulate: Callable[[Groups], Columns]) -> tuple[Longs, Columns]:

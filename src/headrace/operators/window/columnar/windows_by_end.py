@@ -155,7 +155,7 @@ def _flat(windows: Sequence[Sequence[Accumulators]]) -> list[Accumulators]:
 
 
 _WAITING_ROWS = 1 << 18
-"""So many rows wait before they are aggregated, where that leaves few: more at once cost no less a row."""
+"""The rows that wait before they are aggregated, where that leaves few: more at once cost no less a row."""
 
 _FEW = 0.125
 _TIMES_AS_MANY = 16

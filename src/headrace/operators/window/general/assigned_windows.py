@@ -81,7 +81,7 @@ class MergingWindowSet(ABC, Generic[W]):
 
     @abstractmethod
     def _groups(self, new: W) -> Sequence[tuple[Sequence[W], W]]:
-        """Which windows become one when there is a new one, and which one."""
+        """Return which windows become one when there is a new one, and which one."""
 
     def _merge(self, merged: Sequence[W], result: W, merge: Merge) -> None:
         if not merged or list(merged) == [result]:

@@ -80,7 +80,7 @@ class WindowContext:
         return self._window
 
     def firing(self) -> Firing:
-        """Whether the window fires before its end, at its end or after it."""
+        """Return whether the window fires before its end, at its end or after it."""
         return self._firing
 
     def current_watermark(self) -> int:

@@ -318,12 +318,12 @@ class WindowOperator(FunctionWindowOperator):
         return True
 
     def _cleanup_time(self, window: Window) -> int:
-        """When a window goes, in its own time; ``MAX_WATERMARK`` where that is never."""
+        """Return when a window goes, in its own time; ``MAX_WATERMARK`` where that is never."""
         last: int = window.max_timestamp()
         return min(last + self._definition.allowed_lateness, MAX_WATERMARK) if self._is_event_time else last
 
     def _is_over(self, end: int) -> bool:
-        """Whether a window that goes at ``end`` takes no more elements; windows of the clock are never late."""
+        """Return whether a window that goes at ``end`` takes no more elements; windows of the clock are never late."""
         return self._is_event_time and end <= self._time.watermark
 
     def _keep_until(self, end: int, namespace: GivenNamespace) -> None:

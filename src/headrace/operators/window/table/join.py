@@ -214,7 +214,7 @@ class _TaggedRows:
         return KeyedBatch.of(plain, KeyColumn.concat([batch.keys for batch in taken.batches]))
 
     def sides(self, rows: pa.RecordBatch) -> tuple[Mask, Mask, tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Which rows are of the left input, which can match, and the columns of each input, over all rows."""
+        """Return which rows are of the left input, which can match, and the columns of each input, over all rows."""
         is_left, may_match = (np.asarray(rows.column(place)) for place in range(_TAGS))
         width = len(self.definition.input_types[LEFT].field_types)
         columns = rows.columns[_TAGS:]

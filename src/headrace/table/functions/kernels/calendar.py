@@ -139,7 +139,7 @@ def days_of(year: Numbers, month: Numbers | int, day: Numbers | int) -> Numbers:
 
 
 def days_in_month(year: Numbers, month: Numbers) -> Numbers:
-    """How many days a month has."""
+    """Return how many days a month has."""
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     found: Numbers = _MONTH_ENDS[month - 1] + (is_leap & (month == 2))
     return found
