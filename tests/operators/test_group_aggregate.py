@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common import Configuration, Row, RowKind, Types
+from headrace.common.arrays import differ
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import InvalidProgramError, StateMigrationError
@@ -29,7 +30,6 @@ from headrace.operators import distinct_values
 from headrace.operators.aggregates import aggregator
 from headrace.operators.aggregates.aggregate import Aggregate, BindableAggregate
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.arrays import differ
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
 from headrace.operators.mini_batch import LocalGroupAggregateOperator, MiniBatch

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.arrays import valid_mask
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
@@ -250,7 +251,7 @@ def decode_good_messages(decode: Callable[[pa.Array], pa.RecordBatch], messages:
             one says why.
         messages: binary values; null ones give no record.
     """
-    present = np.flatnonzero(messages.is_valid().to_numpy(zero_copy_only=False)) if messages.null_count else None
+    present = np.flatnonzero(valid_mask(messages)) if messages.null_count else None
     messages = messages.drop_null()
     read = good_records(lambda start, stop: decode(messages.slice(start, stop - start)), len(messages))
     if present is None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.arrays import fixed_width, is_fixed_width, validity
+from headrace.common.arrays import fixed_width, is_fixed_width, validity
 
 Longs = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import codes_of, differ, fixed_width, gather, is_fixed_width
 from headrace.operators.aggregates.aggregator import AggregatorList, Input
 from headrace.operators.aggregates.calls.inputs import FirstOfValue
 from headrace.operators.aggregates.distinct import one_nan
-from headrace.operators.arrays import codes_of, differ, fixed_width, gather, is_fixed_width
 from headrace.operators.base import OperatorContext
 from headrace.operators.window.columnar.accumulators import Chunk
 from headrace.state.key_sorted_table import KeySortedTable, key_ranges, register_key_sorted_merger

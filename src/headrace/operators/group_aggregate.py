@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, differ, fixed_width, gather
 from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList, GroupedRows
 from headrace.operators.aggregates.simple import KeyField
-from headrace.operators.arrays import concat, differ, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.distinct_values import distinct_values, store_names

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from headrace.common.arrays import gather
 from headrace.common.batch import Kinds, take_back
 from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows
-from headrace.operators.arrays import gather
 from headrace.operators.base import KeyedBatch
 from headrace.operators.binary_rows import buckets, hashes_of
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk

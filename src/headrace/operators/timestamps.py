@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width
 from headrace.common.batch import Batch, Stamps
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.expressions import Bound, bind
-from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.functions import method_of
 from headrace.operators.stateless import computed

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from headrace.common.arrays import list_lengths
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.typeinfo import TypeInformation
@@ -57,7 +57,7 @@ class _Elements:
 def _elements(collections: pa.Array, kind: CollectionKind) -> _Elements:
     if isinstance(collections, pa.Scalar):
         collections = pa.array([collections.as_py()], collections.type)
-    lengths = pc.list_value_length(_as_lists(collections)).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = list_lengths(_as_lists(collections))
     parents = np.repeat(np.arange(len(lengths)), lengths)
     ends = np.cumsum(lengths)
     ordinals = np.arange(len(parents)) - np.repeat(ends - lengths, lengths) + 1

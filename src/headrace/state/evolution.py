@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.arrays import list_offsets
 from headrace.common.columns import values_to_array
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError, refused
@@ -472,7 +473,7 @@ def _doubles_of(array: pa.Array) -> pa.Array:
 
 
 def _with_elements(lists: pa.ListArray, convert: _Convert) -> pa.Array:
-    return pa.ListArray.from_arrays(_offsets(lists), convert(lists.flatten()), mask=lists.is_null())
+    return pa.ListArray.from_arrays(list_offsets(lists), convert(lists.flatten()), mask=lists.is_null())
 
 
 def _with_values(maps: pa.MapArray, convert: _Convert) -> pa.Array:
@@ -480,13 +481,7 @@ def _with_values(maps: pa.MapArray, convert: _Convert) -> pa.Array:
     lists = maps.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     entries = lists.flatten()
     values = convert(entries.field(1))
-    return pa.MapArray.from_arrays(_offsets(lists), entries.field(0), values, mask=lists.is_null())
-
-
-def _offsets(lists: pa.ListArray) -> pa.Array:
-    """Return where each list begins among the elements of all; one that is null has none."""
-    lengths = np.asarray(lists.value_lengths().fill_null(0))
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return pa.MapArray.from_arrays(list_offsets(lists), entries.field(0), values, mask=lists.is_null())
 
 
 def _with_columns(records: pa.StructArray, columns: Sequence[_Convert], fields: Sequence[pa.Field]) -> pa.Array:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import list_offsets
 from headrace.common.columns import array_to_values, conformed, values_to_array
 from headrace.common.errors import InvalidTypeError, SavepointError, StateError
 from headrace.common.typeinfo import (
@@ -160,7 +161,7 @@ def _fitted_lists(type_: SequenceTypeInfo, given: pa.Array) -> pa.Array:
     elements = fitted(type_.element_type, given.flatten())
     if elements.null_count and not type_.nullable_elements:
         raise InvalidTypeError(f"an element is null, which no element of {in_words(type_)} can be")
-    return pa.ListArray.from_arrays(_offsets(given), elements, type=type_.storage_type, mask=given.is_null())
+    return pa.ListArray.from_arrays(list_offsets(given), elements, type=type_.storage_type, mask=given.is_null())
 
 
 def _fitted_maps(type_: MapTypeInfo, given: pa.Array) -> pa.Array:
@@ -170,13 +171,7 @@ def _fitted_maps(type_: MapTypeInfo, given: pa.Array) -> pa.Array:
     lists = given.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     entries = lists.flatten()
     keys, values = fitted(type_.key_type, entries.field(0)), fitted(type_.value_type, entries.field(1))
-    return pa.MapArray.from_arrays(_offsets(lists), keys, values, type=type_.storage_type, mask=given.is_null())
-
-
-def _offsets(lists: pa.Array) -> pa.Array:
-    """Return where each list begins among the elements of all; one that is null has none."""
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return pa.MapArray.from_arrays(list_offsets(lists), keys, values, type=type_.storage_type, mask=given.is_null())
 
 
 def _pickled(type_: PickledBytesTypeInfo, given: pa.Array) -> pa.Array:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows
-from headrace.operators.arrays import concat, gather
 from headrace.state.runs.grouping import Groups, group_rows
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.arrays import gather
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows, ScatteredRows
 from headrace.operators.aggregates.simple import CountRows, CountValues, KeyField, MinOrMax
 from headrace.operators.aggregates.sums import SquaredDeviations, SumFiniteFloats, SumFloats, SumIntegers
-from headrace.operators.arrays import gather
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import key_dictionary
 from headrace.state.runs.grouping import group_rows

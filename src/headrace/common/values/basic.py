@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import valid_mask
 from headrace.common.pickling import PROTOCOL, pickle_by_value
 from headrace.common.typeinfo import BasicTypeInfo
 from headrace.common.values.handler import (
@@ -22,7 +23,6 @@ from headrace.common.values.handler import (
     WrongValueError,
     one_array,
     shown_value,
-    valid_mask,
 )
 
 NONE: Final = type(None)

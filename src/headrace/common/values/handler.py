@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import valid_mask
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import MapTypeInfo, SequenceTypeInfo, TypeInformation
 
@@ -282,12 +283,6 @@ def one_array(array: pa.Array | pa.ChunkedArray, values: Sequence[object]) -> pa
     if isinstance(array, pa.ChunkedArray):
         raise WrongValueError(values[0], "values of less than 2 GiB together in one batch")
     return array
-
-
-def valid_mask(array: pa.Array) -> Mask:
-    """Return which values are not null."""
-    mask: Mask = array.is_valid().to_numpy(zero_copy_only=False)
-    return mask
 
 
 def any_of(masks: Sequence[Mask | None]) -> Mask | None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headrace.common.arrays import list_lengths
 from headrace.common.batch import Batch
 from headrace.common.errors import CommitRefusedError, HeadraceError
 from headrace.common.json_values import to_json
@@ -249,7 +250,7 @@ def _sizes_of_headers(headers: pa.Array) -> pa.Array:
     pairs = headers.flatten()
     names, values = (pc.fill_null(pc.binary_length(pairs.field(part)), 0).to_numpy() for part in ("key", "value"))
     before = np.concatenate(([0], np.cumsum(names + values)))
-    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
+    counts = list_lengths(headers)
     ends = np.cumsum(counts)
     return pa.array(before[ends] - before[ends - counts])
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.array_buffers import binary_array
+from headrace.common.arrays import binary_array
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.array_buffers import binary_array
+from headrace.common.arrays import binary_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values.numbers import MOST_DIGITS_OF_EXPONENT
 from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, UnionSchema

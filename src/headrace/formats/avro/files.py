@@ -20,7 +20,7 @@ from typing import BinaryIO, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.array_buffers import binary_array
+from headrace.common.arrays import binary_array
 from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.avro.encoding import Boundaries, read_integer

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.array_buffers import binary_array
+from headrace.common.arrays import binary_array, valid_mask
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
@@ -163,7 +163,7 @@ def _union(node: UnionSchema, array: pa.Array, where: str) -> pa.Array:
         number = _integers(np.zeros(len(array), np.int64))
         return _joined([number, _encoded(node.branches[0], array, where)], array)
     null_number = int(is_null(node.branches[1]))
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    valid = valid_mask(array)
     numbers = _integers(np.where(valid, 1 - null_number, null_number))
     dense = _encoded(present[0], array.drop_null(), where)
     values = dense.take(pa.array(np.cumsum(valid) - 1, mask=~valid)).fill_null(b"")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import valid_mask
 from headrace.common.batch import Batch, take_back
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
@@ -154,7 +155,7 @@ def restored(
             null_before.setdefault(name, []).append(index)
     fields = []
     for field, new, former in zip(after.type, after.flatten(), old.flatten(), strict=True):
-        takes_old = former.is_valid().to_numpy(zero_copy_only=False) & updated
+        takes_old = valid_mask(former) & updated
         takes_old[null_before.get(field.name, [])] = True
         fields.append(pc.if_else(pa.array(takes_old), former, new))
     missing = np.where(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import list_lengths
 from headrace.common.batch import Batch
 from headrace.common.errors import ConfigurationError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
@@ -397,7 +398,7 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
         operations = operations_of(read.column("type"), self.operations)
         operations = np.where(self._excluded(read), Operation.NOTHING, operations).astype(np.int8)
         data, old = read.column("data"), read.column("old")
-        counts, old_counts = _lengths(data), _lengths(old)
+        counts, old_counts = list_lengths(data), list_lengths(old)
         # Where there is no row, and should be one, there is one here that is null: it is refused.
         rows = np.repeat(np.arange(len(counts)), np.where(operations == Operation.NOTHING, 0, np.maximum(counts, 1)))
         place = np.arange(len(rows)) - np.searchsorted(rows, rows)
@@ -412,11 +413,6 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
             values = read.column(name).to_pylist()
             excluded |= np.array([value is None or not pattern.fullmatch(value) for value in values], np.bool_)
         return excluded
-
-
-def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    lengths: npt.NDArray[np.int64] = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-    return lengths.astype(np.int64)
 
 
 def _elements(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import valid_mask
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.errors import ConfigurationError, InvalidTypeError
@@ -269,7 +270,7 @@ def _reals_json(column: pa.Array, kind: TypeInformation) -> pa.Array:
     size = np.abs(values)
     is_plain = (size >= _LEAST_PLAIN) & (size < _LEAST_WITH_EXPONENT) | (size == 0)
     if not is_plain.all():
-        others = pa.array(~is_plain & column.is_valid().to_numpy(zero_copy_only=False))
+        others = pa.array(~is_plain & valid_mask(column))
         spelled = [real_text(value, kind) for value in column.filter(others).to_pylist()]
         texts = pc.replace_with_mask(texts, others, pa.array(spelled, pa.string()))
     is_whole = is_plain & (np.floor(values) == values)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import list_lengths, list_offsets, valid_mask
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.bad_records import inside_field
@@ -171,8 +172,7 @@ class RepeatedColumn(FieldColumn):
 
 def _repeats(maps: pa.Array, keys: pa.Array) -> bool:
     """Return whether a map has a key twice."""
-    lengths = pc.fill_null(pc.list_value_length(maps), 0).to_numpy(zero_copy_only=False)
-    rows = pa.array(np.repeat(np.arange(len(maps)), lengths))
+    rows = pa.array(np.repeat(np.arange(len(maps)), list_lengths(maps)))
     different = pa.table({"row": rows, "key": keys}).group_by(["row", "key"]).aggregate([]).num_rows
     return bool(different != len(keys))
 
@@ -277,7 +277,7 @@ class MessageColumn(FieldColumn):
         """As :meth:`is_plain`, of the arrays of the stored fields."""
         arrays = self._in_order(arrays)
         for members in self._oneofs:
-            present = [arrays[index].is_valid().to_numpy(zero_copy_only=False) for index in members]
+            present = [valid_mask(arrays[index]) for index in members]
             if (np.sum(present, axis=0) > 1).any():
                 return False
         return all(field.column.is_plain(array) for field, array in zip(self._fields, arrays, strict=True))
@@ -302,9 +302,7 @@ def _without_zeros(stored: pa.Array) -> pa.Array:
 
 def _bounds(lists: pa.Array, read_defaults: bool) -> tuple[pa.Array, pa.Array | None]:
     """The offsets of lists among all their elements, and a mask of those that are taken for missing ones."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    return pa.array(offsets), None if read_defaults else pa.array(lengths == 0)
+    return list_offsets(lists), None if read_defaults else pa.array(list_lengths(lists) == 0)
 
 
 def _oneofs(fields: Sequence[MessageField]) -> list[list[int]]:
@@ -320,7 +318,7 @@ def _keep_last(arrays: list[pa.Array], members: Sequence[int]) -> None:
     taken = np.zeros(len(arrays[members[0]]), np.bool_)
     for index in reversed(members):
         array = arrays[index]
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = valid_mask(array)
         if (valid & taken).any():
             places = np.arange(len(array))
             arrays[index] = array.take(pa.array(places, mask=taken))

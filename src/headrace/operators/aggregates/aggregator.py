@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, fixed_width, gather, list_lengths, replaced, validity
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.expressions import Bound
-from headrace.operators.arrays import concat, fixed_width, gather, list_lengths, replaced, validity
 from headrace.operators.base import UserCode
 from headrace.operators.user_code import OperatorPlace
 from headrace.state.evolution import NOTHING_RENAMED, RenamedFields

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import fixed_width, gather, list_lengths, lists_of, valid_mask
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.base import STRINGS
@@ -23,7 +24,6 @@ from headrace.operators.aggregates.aggregator import (
     Longs,
 )
 from headrace.operators.aggregates.distinct import coded
-from headrace.operators.arrays import fixed_width, gather, list_lengths, lists_of
 from headrace.state.runs.grouping import Segments
 
 
@@ -44,7 +44,7 @@ class ArrivedValues(ColumnAggregator):
         values, arrivals, segments = rows.column(self.column), rows.arrivals(), rows.groups.segments
         lengths = segments.counts
         if values.null_count:
-            is_value = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+            is_value = valid_mask(values)
             lengths = segments.reduce(np.add, is_value.astype(np.int64))
             values, arrivals = values.drop_null(), arrivals[is_value]
         return [lists_of(values, lengths), lists_of(pa.array(arrivals), lengths)]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import fixed_width, is_fixed_width, list_lengths, lists_of, valid_mask
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.aggregates.aggregate import NUMBERS, ORDERED, Aggregate, AnyColumn, InputColumn
@@ -23,7 +24,6 @@ from headrace.operators.aggregates.aggregator import (
     Longs,
     running_sums,
 )
-from headrace.operators.arrays import fixed_width, is_fixed_width, list_lengths, lists_of
 from headrace.state.keys.hashing import hash_array, hash_int64
 from headrace.state.runs.grouping import Segments, sorted_pairs
 
@@ -51,7 +51,7 @@ class Multiset(ColumnAggregator):
         column, segments = rows.column(self.column), rows.groups.segments
         groups = segments.ids
         if column.null_count:
-            groups, column = groups[column.is_valid().to_numpy(zero_copy_only=False)], column.drop_null()
+            groups, column = groups[valid_mask(column)], column.drop_null()
         values = self.values(column)
         return _counted(groups, values, np.ones(len(values), np.int64), len(segments))
 
@@ -383,7 +383,7 @@ class DistinctSketch(ColumnAggregator):
         values, segments = rows.column(self.column), rows.groups.segments
         groups = segments.ids
         if values.null_count:
-            groups, values = groups[values.is_valid().to_numpy(zero_copy_only=False)], values.drop_null()
+            groups, values = groups[valid_mask(values)], values.drop_null()
         return _registers(groups, _codes(_hashes(values)), len(segments))
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:

@@ -29,10 +29,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import list_lengths, lists_of, valid_mask, validity
 from headrace.common.errors import HeadraceError
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregator import ColumnAggregator, Fields, GroupedRows, any_valid, running_sums
-from headrace.operators.arrays import list_lengths, lists_of, validity
 from headrace.state.runs.grouping import RowGroups, Segments
 
 Doubles = npt.NDArray[np.float64]
@@ -134,7 +134,7 @@ def round_sums(sums: Expansion) -> Doubles:
     with np.errstate(over="ignore", invalid="ignore"):
         nearest = sums.hi + sums.lo
     if sums.rest is not None and _has_rest(sums):
-        for group in np.flatnonzero(sums.rest.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        for group in np.flatnonzero(valid_mask(sums.rest)).tolist():
             parts = [float(sums.hi[group]), float(sums.lo[group]), *sums.rest[group].as_py()]
             nearest[group] = rounded(_exact(parts))
     return nearest

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import fixed_width, gather, list_lengths, lists_of
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import UnsupportedOperationError, UserFunctionError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input, Longs
 from headrace.operators.aggregates.user_defined import UserParts
-from headrace.operators.arrays import fixed_width, gather, list_lengths, lists_of
 from headrace.operators.base import UserCode
 from headrace.operators.functions import OpenedFunction
 from headrace.operators.user_code import OperatorPlace, is_interruption, record_text, what_happened

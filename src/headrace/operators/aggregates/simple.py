@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 from headrace.common.typeinfo import BasicType, TypeInformation, Types
 from headrace.operators.aggregates.aggregate import ORDERED, Aggregate, AnyColumn, ColumnTypes, InputColumn, is_one_of
 from headrace.operators.aggregates.aggregator import (
@@ -29,7 +30,6 @@ from headrace.operators.aggregates.aggregator import (
     running_sums,
 )
 from headrace.operators.aggregates.distinct import Multiset, element_at, running_extreme
-from headrace.operators.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 from headrace.state.keys.typed import look_alike
 from headrace.state.runs.grouping import RowGroups, Segments
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import fixed_width, list_lengths, of_fixed_width, validity
 from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
@@ -32,7 +33,6 @@ from headrace.operators.aggregates.aggregator import (
 )
 from headrace.operators.aggregates.exact_sum import Doubles, Expansion, IntegerOverflowError, SumDecimals, quotients
 from headrace.operators.aggregates.simple import CountValues
-from headrace.operators.arrays import fixed_width, list_lengths, of_fixed_width, validity
 from headrace.state.runs.grouping import RowGroups, Segments
 
 _LONG: Final = Types.LONG()

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.arrays import list_lengths, lists_of
 from headrace.common.call_site import of_function, of_traceback
 from headrace.common.errors import InvalidTypeError, UserFunctionError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.expressions import Expression
 from headrace.operators.aggregates.aggregate import Aggregate, InputColumn
 from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Fields, GroupedRows, Input
-from headrace.operators.arrays import list_lengths, lists_of
 from headrace.operators.user_code import OperatorPlace, is_interruption
 from headrace.state.runs.grouping import Segments
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import gather
 from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.columns import schema_of
 from headrace.common.types import RowKind
-from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.waiting import WaitingBatches

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import differ, gather
 from headrace.common.batch import Batch
-from headrace.operators.arrays import differ, gather
 from headrace.operators.changelog.keyed_changes import (
     DELETE,
     INSERT,

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import codes_of
 from headrace.operators.aggregates.aggregator import running_sums
-from headrace.operators.arrays import codes_of
 from headrace.state.runs.grouping import Segments, in_order
 
 if TYPE_CHECKING:

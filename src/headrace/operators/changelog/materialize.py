@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.arrays import codes_of
+from headrace.common.arrays import codes_of
 from headrace.operators.changelog.keyed_changes import (
     DELETE,
     INSERT,

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import Picked, fixed_width, is_fixed_width
 from headrace.common.errors import EvaluationError
-from headrace.operators.arrays import Picked, fixed_width, is_fixed_width
 from headrace.state.runs.grouping import in_order, value_ranks
 
 Longs = npt.NDArray[np.int64]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import Picked, fixed_width, gather
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.arrays import Picked, fixed_width, gather
 from headrace.operators.base import KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.arrays import codes_of, fixed_width
+from headrace.common.arrays import codes_of, fixed_width
 from headrace.operators.changelog.keyed_changes import (
     DELETE,
     INSERT,

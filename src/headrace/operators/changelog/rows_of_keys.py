@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width, gather
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import OperatorContext
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width
 from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
-from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT

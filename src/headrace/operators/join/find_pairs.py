@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators.arrays import concat, gather
 from headrace.operators.base import KeyedBatch
 from headrace.operators.waiting import TakenBatches
 from headrace.state.evolution import NOTHING_RENAMED, RenamedFields

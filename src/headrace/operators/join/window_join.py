@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import gather
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
 from headrace.operators.join.results import NOBODY, JoinResults, Outer, tagged, tagged_types, untagged

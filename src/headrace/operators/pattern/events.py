@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
-from headrace.operators.arrays import concat
 
 Longs = npt.NDArray[np.int64]
 

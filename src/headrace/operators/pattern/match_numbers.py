@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.arrays import fixed_width
+from headrace.common.arrays import fixed_width
 from headrace.operators.base import OperatorContext
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
 from headrace.state.keys import KeyColumn

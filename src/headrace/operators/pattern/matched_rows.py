@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather
 from headrace.expressions.evaluation import Bound, BoundColumn, evaluate, user_code_in
 from headrace.operators.aggregates.aggregator import (
     AggregatorList,
@@ -26,7 +27,6 @@ from headrace.operators.aggregates.aggregator import (
 )
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
-from headrace.operators.arrays import concat, gather
 from headrace.operators.base import UserCode
 from headrace.state.runs.grouping import Groups, Segments
 from headrace.state.runs.layout import heads_of, rows_of_ranges

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from headrace.common.arrays import concat
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.registry import RULES_REJECTED
-from headrace.operators.arrays import concat
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext, close_all

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import gather
 from headrace.common.errors import EvaluationError
-from headrace.operators.arrays import gather
 from headrace.operators.pattern.conditions import Condition, Facts
 from headrace.operators.pattern.matched_rows import (
     AggregateOfMatch,

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators.arrays import fixed_width
 from headrace.operators.base import OperatorContext
 from headrace.operators.changelog.rows_of_keys import RowsAbout, RowsOfKeys, StoredRows
 from headrace.operators.pattern.events import Events

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.array_buffers import binary_parts, fixed_width_array, unscaled_words
+from headrace.common.arrays import binary_parts, fixed_width_array, unscaled_words
 from headrace.state.keys.encoding import (
     TAG_BYTES,
     TAG_DATE,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.array_buffers import Indices, binary_parts
+from headrace.common.arrays import Indices, binary_parts
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.array_buffers import binary_array, fixed_width_array
+from headrace.common.arrays import binary_array, fixed_width_array
 from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError

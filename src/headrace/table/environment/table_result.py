@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import codes_of
 from headrace.common.batch import Kinds
 from headrace.common.columns import layout_of
 from headrace.common.errors import UnsupportedOperationError
@@ -19,7 +20,6 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import RowKind
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
-from headrace.operators.arrays import codes_of
 from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.tableau import WIDEST, tableau, text_rows
 from headrace.table.logical.schema import Schema

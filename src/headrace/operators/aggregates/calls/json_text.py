@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import codes_of, gather, lists_of
 from headrace.common.errors import EvaluationError
 from headrace.operators.aggregates.calls.ordered import unboxed
-from headrace.operators.arrays import codes_of, gather, lists_of
 from headrace.state.runs.grouping import value_ranks
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width, list_lengths, of_fixed_width
 from headrace.operators.aggregates.calls.numbers import average, counted_sum, decimal_limbs, decimals_of
 from headrace.operators.aggregates.exact_sum import round_sums, sum_values
-from headrace.operators.arrays import fixed_width, list_lengths, of_fixed_width
 from headrace.state.runs.grouping import Placed
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width, of_fixed_width, validity
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregator import (
     ColumnAggregator,
@@ -18,7 +19,6 @@ from headrace.operators.aggregates.aggregator import (
     filled,
     running_sums,
 )
-from headrace.operators.arrays import fixed_width, of_fixed_width, validity
 from headrace.state.runs.grouping import RowGroups, Segments
 
 _LIMBS: Final = 4

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import codes_of, fixed_width, gather, list_lengths, lists_of
 from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.aggregates.aggregator import ColumnAggregator, Fields, GroupedRows, Longs, running_sums
-from headrace.operators.arrays import codes_of, fixed_width, gather, list_lengths, lists_of
 from headrace.state.runs.grouping import Segments
 
 

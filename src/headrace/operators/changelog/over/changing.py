@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import codes_of, concat, differ, gather
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
-from headrace.operators.arrays import codes_of, concat, differ, gather
 from headrace.operators.changelog.keyed_changes import (
     DELETE,
     INSERT,

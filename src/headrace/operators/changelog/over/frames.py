@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import gather, replaced
 from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList
-from headrace.operators.arrays import gather, replaced
 from headrace.state.runs.grouping import Segments
 
 Longs = npt.NDArray[np.int64]

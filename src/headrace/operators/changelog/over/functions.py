@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import Picked
 from headrace.common.columns import schema_of
 from headrace.common.errors import UnsupportedOperationError
 from headrace.operators.aggregates.aggregator import (
@@ -25,7 +26,6 @@ from headrace.operators.aggregates.aggregator import (
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
 from headrace.operators.aggregates.simple import CountRows
-from headrace.operators.arrays import Picked
 from headrace.operators.changelog.over.frames import OrderedRows, OverFrame, framed
 from headrace.state.runs.grouping import Groups, Segments
 

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import Picked, fixed_width, gather
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.arrays import Picked, fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
 from headrace.operators.changelog.order import SortField, order_codes, places_of

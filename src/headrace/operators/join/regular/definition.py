@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import gather
 from headrace.common.batch import Batch, Kinds
 from headrace.common.columns import schema_of
-from headrace.operators.arrays import gather
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.results import NOBODY, JoinType
 from headrace.operators.stateless import computed

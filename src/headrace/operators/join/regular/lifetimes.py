@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.arrays import codes_of
+from headrace.common.arrays import codes_of
 from headrace.operators.binary_rows import Words, hashes_of
 from headrace.operators.changelog.last_row import running_maximum
 from headrace.operators.join.regular.stored_rows import SideState, Uniqueness

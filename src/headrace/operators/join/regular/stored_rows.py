@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.arrays import fixed_width
 from headrace.operators.base import OperatorContext
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, fixed_width, gather
 from headrace.common.batch import Batch
 from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows, Input, ScatteredRows
-from headrace.operators.arrays import concat, fixed_width, gather
 from headrace.operators.base import KeyedBatch
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times

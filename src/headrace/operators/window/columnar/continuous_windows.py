@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import gather
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators
 from headrace.operators.window.columnar.firing import (

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import gather, replaced
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.arrays import gather, replaced
 from headrace.operators.base import OperatorContext
 from headrace.operators.window.columnar.accumulators import Chunk
 from headrace.operators.window.columnar.firing import FIRED_ROWS, Contents

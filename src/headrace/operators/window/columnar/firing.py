@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather, valid_mask
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk, stretches
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
@@ -234,7 +234,7 @@ class Contents:
     @staticmethod
     def of_column(columns: Columns) -> Contents:
         """Return what each of many windows holds, given by one row each; null for a window that holds nothing."""
-        windows = np.flatnonzero(columns[0].is_valid().to_numpy(zero_copy_only=False))
+        windows = np.flatnonzero(valid_mask(columns[0]))
         if len(windows) < len(columns[0]):
             columns = [gather(column, windows) for column in columns]
         return Contents(windows, columns, np.zeros(len(windows), np.int64))

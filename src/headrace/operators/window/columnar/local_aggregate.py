@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather
 from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import GroupedRows, Input, ScatteredRows
-from headrace.operators.arrays import concat, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator
 from headrace.operators.window.columnar.accumulators import Chunk
 from headrace.operators.window.columnar.panes import Panes

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, fixed_width, gather, is_fixed_width, of_fixed_width, replaced, validity
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.arrays import concat, fixed_width, gather, is_fixed_width, of_fixed_width, replaced, validity
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.state.runs.grouping import group_keys
 from headrace.windowing.intervals import AlignedWindows, Assignment, RegularWindows

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.arrays import concat, gather
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.window.columnar.accumulators import stretches
 from headrace.operators.window.columnar.firing import FIRED_ROWS

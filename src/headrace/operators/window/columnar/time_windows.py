@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width
 from headrace.common.batch import Batch, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import UnsupportedOperationError
-from headrace.operators.arrays import fixed_width
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.window.columnar.accumulators import (
     MOST_PAIRS,

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.accumulators import stretches
 from headrace.state.runs.grouping import Groups
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import fixed_width, gather
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.columnar.accumulators import ArrivalCounter, Chunk

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import gather
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.aggregates.aggregator import GroupedRows, renamed_columns
-from headrace.operators.arrays import gather
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import concat, gather
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.other_names import names_explained
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators.arrays import concat, gather
 from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.columnar.accumulators import Accumulators

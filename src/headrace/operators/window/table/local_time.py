@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import fixed_width
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.arrays import fixed_width
 
 Longs = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.array_buffers import binary_array, binary_parts
+from headrace.common.arrays import binary_array, binary_parts
 from headrace.table.functions.kernels.kernel import TEXT, Numbers, from_numpy, null_mask
 
 _DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.array_buffers import decimal_array, unscaled_words
+from headrace.common.arrays import decimal_array, unscaled_words
 from headrace.table.functions.kernels.kernel import (
     Datum,
     Invocation,

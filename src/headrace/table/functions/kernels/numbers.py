@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.array_buffers import decimal_array
+from headrace.common.arrays import decimal_array
 from headrace.table.functions.kernels import decimals
 from headrace.table.functions.kernels.kernel import (
     Datum,

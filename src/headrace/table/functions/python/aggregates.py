@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.arrays import list_lengths
 from headrace.common.errors import UnsupportedOperationError, UserFunctionError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.operators.aggregates.calls.call import CallBinding, Remembered
 from headrace.operators.aggregates.calls.inputs import Boxed
 from headrace.operators.aggregates.record_function import RecordAggregator
-from headrace.operators.arrays import list_lengths
 from headrace.operators.functions import has_own
 from headrace.operators.user_code import is_interruption, what_happened
 from headrace.table.functions.definitions import USER_FUNCTION, FunctionDefinition

@@ -1,6 +1,10 @@
-"""Between Arrow arrays and numpy: values and validity seen apart, nothing copied that need not be."""
+"""Between Arrow arrays and numpy: values, validity, offsets and bytes seen apart, nothing copied that need not be.
+
+Strings and byte strings are made of bytes and offsets, decimals of words of 64 bits.
+"""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -22,8 +26,11 @@ _NUMBERS: Final[dict[int, np.dtype[Any]]] = {
 
 def validity(array: pa.Array) -> Mask | None:
     """Return where the array has a value; None when it has one everywhere."""
-    if not array.null_count:
-        return None
+    return valid_mask(array) if array.null_count else None
+
+
+def valid_mask(array: pa.Array) -> Mask:
+    """Return which values are not null."""
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
@@ -112,6 +119,11 @@ def list_lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
     return lengths
 
 
+def list_offsets(lists: pa.Array) -> pa.Array:
+    """Return where each list begins among the elements of all; one that is null has none."""
+    return pa.array(np.concatenate(([0], np.cumsum(list_lengths(lists)))), pa.int32())
+
+
 def lists_of(elements: pa.Array, lengths: npt.NDArray[np.int64], is_missing: Mask | None = None) -> pa.ListArray:
     """Lists of the given lengths that follow one another in ``elements``; null where ``is_missing``."""
     offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -177,3 +189,59 @@ def _elements(lists: pa.Array) -> list[pa.Array]:
 def _numbers(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     """Numbers of a type's width as an array without nulls."""
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
+
+
+Indices = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int64]
+
+_BINARY: Final = pa.binary()
+
+
+def binary_parts(array: pa.Array) -> tuple[Indices, memoryview]:
+    """The offsets (one more than there are rows) and the data of a string or binary array, slices heeded."""
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, dtype=np.int64), memoryview(b"")
+    positions = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=array.offset * 4)
+    return positions.astype(np.int64), memoryview(b"" if data is None else data).cast("B")
+
+
+def binary_array(
+    data: npt.NDArray[Any], offsets: npt.NDArray[Any], kind: pa.DataType = _BINARY, like: pa.Array | None = None
+) -> pa.Array:
+    """Texts or byte strings, of their bytes and of where each begins (and the last one ends).
+
+    Args:
+        data: the bytes.
+        offsets: the offsets.
+        kind: a type of string or binary.
+        like: a column; where it is null, the result is.
+    """
+    bits = None
+    if like is not None and like.null_count:
+        bits = pa.py_buffer(np.packbits(valid_mask(like), bitorder="little"))
+    buffers = [bits, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+
+def fixed_width_array(cells: npt.NDArray[Any], kind: pa.DataType = _BINARY, like: pa.Array | None = None) -> pa.Array:
+    """Texts or byte strings of one length, a row of bytes each."""
+    rows, width = cells.shape
+    return binary_array(cells, np.arange(0, (rows + 1) * width, width), kind, like)
+
+
+def decimal_array(values: npt.NDArray[Any], storage: pa.DataType, like: pa.Array) -> pa.Array:
+    """Decimals with these digits, null where another column is."""
+    words = np.empty((len(values), 2), np.int64)
+    words[:, 0], words[:, 1] = values, values >> 63
+    made = pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(words)])
+    return pc.if_else(pc.is_valid(like), made, pa.scalar(None, storage)) if like.null_count else made
+
+
+def unscaled_words(column: pa.Array) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """The digits of decimals, 0 for nulls, and which of them integers of 64 bits can hold."""
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar(Decimal(0), column.type))
+    words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
+    low, high = words[::2], words[1::2]
+    return low, high == low >> 63
