@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.common.arrays import binary_parts
 from headrace.common.errors import InvalidProgramError, UnknownTopicError
 from headrace.common.messages import Headers, TopicPartition
 from headrace.log.records import RecordMetadata, to_columns
@@ -391,9 +392,8 @@ class DefaultPartitioner:
 
 def murmur2(values: pa.Array) -> NDArray[np.uint32]:
     """The hash of binary values that Kafka's clients use; that of a null means nothing."""
-    _, offsets, data = values.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    bounds, data = binary_parts(values)
+    content = np.frombuffer(data, np.uint8)
     starts, lengths = bounds[:-1], np.diff(bounds)
     hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
     _mix_words(hashes, content, starts, lengths)

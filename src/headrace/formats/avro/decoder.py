@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arrays import binary_array
+from headrace.common.arrays import binary_array, binary_parts
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
@@ -95,14 +95,9 @@ class Cursor:
     @staticmethod
     def of(messages: pa.Array, skip: int = 0) -> Cursor:
         """At the beginning of binary values, behind so many bytes of each."""
-        messages = messages.cast(pa.binary())
-        _, offsets, data = messages.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1].astype(
-            np.int64
-        )
+        bounds, data = binary_parts(messages.cast(pa.binary()))
         held = np.zeros(int(bounds[-1]) + MOST_BYTES, np.uint8)
-        if data is not None:
-            held[:-MOST_BYTES] = np.frombuffer(data, np.uint8)[: int(bounds[-1])]
+        held[:-MOST_BYTES] = np.frombuffer(data, np.uint8)[: int(bounds[-1])]
         return Cursor(_Messages(held, bounds), bounds[:-1] + skip, np.arange(len(messages)))
 
     def __len__(self) -> int:

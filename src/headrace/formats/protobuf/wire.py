@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import binary_parts
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 
 if TYPE_CHECKING:
@@ -150,9 +151,8 @@ class WireFormat:
 def _may_go_back(messages: pa.Array) -> npt.NDArray[np.bool_]:
     """Find messages with a length so close to 2**64 that adding it would lead back: ten bytes behind a tag."""
     found = np.zeros(len(messages), np.bool_)
-    _, offsets, buffer = messages.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1]
-    if buffer is None or bounds[-1] - bounds[0] <= _VARINT_BYTES:
+    bounds, buffer = binary_parts(messages)
+    if bounds[-1] - bounds[0] <= _VARINT_BYTES:
         return found
     data = np.frombuffer(buffer, np.uint8)[bounds[0] : bounds[-1]]
     ends = np.flatnonzero((data[_VARINT_BYTES:] == 1) & (data[_VARINT_BYTES - 1 : -1] > _LAST)) + _VARINT_BYTES
@@ -167,8 +167,7 @@ def _may_go_back(messages: pa.Array) -> npt.NDArray[np.bool_]:
 def _may_be_nested(messages: pa.Array) -> npt.NDArray[np.bool_]:
     """Find messages with so many bytes that can begin a group that these may be nested, as in long texts."""
     bad = np.zeros(len(messages), np.bool_)
-    _, offsets, buffer = messages.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1]
+    bounds, buffer = binary_parts(messages)
     for index in np.flatnonzero(np.diff(bounds) > _MOST_GROUPS).tolist():
         tags = np.frombuffer(buffer, np.uint8, bounds[index + 1] - bounds[index], bounds[index])
         bad[index] = np.count_nonzero((tags & 7) == _BEGINS_GROUP) > _MOST_GROUPS
