@@ -1,4 +1,4 @@
-"""Logging: loggers whose records say of which job and epoch they are, and how they are printed when that is asked for.
+"""Logging: loggers whose records say of which job and epoch they are, and how they are printed, and kept.
 
 Importing headrace configures nothing: no handler, no level. What a program or its test runner sets up holds, and where
 nothing is set up Python prints warnings and errors on the standard error.
@@ -8,6 +8,7 @@ import json
 import logging
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
@@ -219,3 +220,22 @@ def prints_json() -> bool:
 
 UNCONFIGURED: Final = LogSettings()
 """Nothing is done."""
+
+
+_MOST_RECORDS: Final = 5_000
+
+
+class KeptLog(logging.Handler):
+    """Keeps the last records of a process; text as :mod:`logging` formats it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self._lines: deque[str] = deque(maxlen=_MOST_RECORDS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
+
+    def text(self) -> str:
+        """What is kept, a line each but for traces."""
+        return "".join(f"{line}\n" for line in list(self._lines))

@@ -76,7 +76,7 @@ class ExpandSpec(OperatorSpec):
         return OutputSchema(type_, has_changes=inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.changelog.expand import ExpandOperator
+        from headrace.operators.unnest import ExpandOperator
 
         return ExpandOperator(self.projections, self.numbers, parameters.output_type)
 

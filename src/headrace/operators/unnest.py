@@ -1,4 +1,4 @@
-"""Operators that make several rows of one: of the elements of a collection, or as often as a column says."""
+"""Operators that make several rows of one: of elements of a collection, by a count, or by projections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.common.arrays import list_lengths
 from headrace.common.batch import Batch
-from headrace.common.columns import layout_of
+from headrace.common.columns import layout_of, schema_of
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
 from headrace.operators.base import Operator, OperatorContext
@@ -185,3 +185,34 @@ class ReplicateRowsOperator(Operator):
             taken = [column.take(pa.array(parents)) for column in (*given, *columns)]
             made = pa.RecordBatch.from_arrays(taken, schema=layout_of(self._output_type).schema)
             self.output.emit(batch.replaced(self._output_type, columns=made, sources=parents))
+
+
+class ExpandOperator(Operator):
+    """Emits a row of each projection for each record, one after the other.
+
+    Args:
+        projections: the columns of each row; None for a column that is null.
+        numbers: the value of the last column in each row.
+        output_type: the type of the rows.
+    """
+
+    def __init__(
+        self, projections: tuple[tuple[int | None, ...], ...], numbers: tuple[int, ...], output_type: TypeInformation
+    ) -> None:
+        super().__init__()
+        self._projections, self._numbers, self._output_type = projections, numbers, output_type
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        count, each = len(batch), len(self._projections)
+        if not count:
+            return
+        sources = np.repeat(np.arange(count), each)
+        columns = []
+        for column in zip(*self._projections, strict=True):
+            index = next(index for index in column if index is not None)
+            is_null = np.tile([index is None for index in column], count)
+            places = pa.array(sources, mask=is_null if is_null.any() else None)
+            columns.append(batch.columns.column(index).take(places))
+        columns.append(pa.array(np.tile(np.array(self._numbers, np.int64), count)))
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._output_type))
+        self.output.emit(batch.replaced(self._output_type, columns=made, sources=sources))

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.logs import KeptLog
 from headrace.server.errors import bad_request
 from headrace.server.jobs import ServedJob, ServedJobs
-from headrace.server.kept_log import KeptLog
 from headrace.server.operations import Operations
 from headrace.server.settings import RestSettings
 

@@ -17,12 +17,11 @@ from starlette.applications import Starlette
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
-from headrace.common.logs import get_logger
+from headrace.common.logs import KeptLog, get_logger
 from headrace.server.application import application
 from headrace.server.cluster.dispatcher import Dispatcher
 from headrace.server.connections import BoundedProtocol
 from headrace.server.jobs import JobControl, ServedJob, ServedJobs
-from headrace.server.kept_log import KeptLog
 from headrace.server.local_servers import note
 from headrace.server.operations import Operations
 from headrace.server.requests import RestService

@@ -5,8 +5,8 @@ from typing import Final
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.logs import KeptLog
 from headrace.server.cluster.dispatcher import Dispatcher
-from headrace.server.kept_log import KeptLog
 from headrace.server.server import RestServer, ServedContent
 from headrace.server.settings import RestSettings
 

@@ -14,10 +14,9 @@ from headrace.table.functions.definitions import CallShape, FunctionDefinition
 from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import BIGINT, INT, timestamp
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import Aggregate, Hint, Project, Relation
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
-from headrace.table.logical.schema import TimeAttribute
+from headrace.table.logical.schema import TimeAttribute, unique_names
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import json
 from headrace.table.parse.tree import queries as grouping

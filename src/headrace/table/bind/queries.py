@@ -14,7 +14,6 @@ from headrace.table.bind.relations import FromItem, RelationBinder, renamed
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, correlation_of, missing_alias
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, to_external, with_nullability
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import (
     Aggregate,
     Filter,
@@ -27,7 +26,7 @@ from headrace.table.logical.relations import (
     Values,
 )
 from headrace.table.logical.scalars import Cast, InputRef, Literal, OverCall, Scalar, SortKey
-from headrace.table.logical.schema import Field, Schema
+from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.parse.parser import parse_expression, parse_statement
 from headrace.table.parse.tree import expressions as sqle
 from headrace.table.parse.tree import queries as sql

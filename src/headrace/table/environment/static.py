@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, string
-from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.table_result import ResultKind, TableResult
+from headrace.table.environment.tableau import ResultChanges
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.translation import record_type
 

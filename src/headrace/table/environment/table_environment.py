@@ -25,7 +25,6 @@ from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, Ob
 from headrace.table.ddl.execute import CreatedTable
 from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import create_function, open_catalogs
-from headrace.table.environment.changes import ResultChanges
 from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference, compiled_plan, loaded_plan
 from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.explain import explained
@@ -36,6 +35,7 @@ from headrace.table.environment.statements import bound_statements, execute_stat
 from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import ResultSink, TableResult
+from headrace.table.environment.tableau import ResultChanges
 from headrace.table.functions.python.decorators import as_user_function
 from headrace.table.logical.relations import Relation
 from headrace.table.options import ATOMICITY, CATALOG_STORE, CATALOG_STORE_PATH, check_key, check_value, is_of_tables

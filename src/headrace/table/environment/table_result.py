@@ -20,8 +20,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import RowKind
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
-from headrace.table.environment.changes import ResultChanges
-from headrace.table.environment.tableau import WIDEST, tableau, text_rows
+from headrace.table.environment.tableau import WIDEST, ResultChanges, tableau, text_rows
 from headrace.table.logical.schema import Schema
 
 if TYPE_CHECKING:

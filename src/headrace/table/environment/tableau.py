@@ -1,16 +1,18 @@
-"""Rows as a table of text, as Flink prints them."""
+"""Rows of a result as they come from its job, and as a table of text, as Flink prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 from unicodedata import east_asian_width
 
 import numpy as np
+import pyarrow as pa
 
+from headrace.common.batch import Kinds
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, string
 from headrace.common.types import RowKind
-from headrace.table.environment.changes import ResultChanges
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import Schema
@@ -130,3 +132,16 @@ def _fitted(text: str, width: int) -> str:
 
 def _display_width(text: str) -> int:
     return len(text) if text.isascii() else sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultChanges:
+    """Some rows of a result.
+
+    Attributes:
+        columns: the rows.
+        kinds: their kinds, as values of ``RowKind``; None where all are insertions.
+    """
+
+    columns: pa.RecordBatch
+    kinds: Kinds | None = None

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import Join, Project, Relation
 from headrace.table.logical.scalars import (
     BOOLEAN,
@@ -20,6 +19,7 @@ from headrace.table.logical.scalars import (
     input_refs,
     moved,
 )
+from headrace.table.logical.schema import unique_names
 
 TRUE: Final = Literal(True, type=BOOLEAN.not_null())
 """The condition of a cross join."""

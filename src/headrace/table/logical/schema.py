@@ -1,6 +1,6 @@
-"""The columns of a relation: names, types, and time attributes."""
+"""The columns of a relation: names, types, and time attributes; and names made unique."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -104,3 +104,14 @@ class Schema:
 def type_text(kind: LogicalType, time: TimeAttribute | None) -> str:
     """A type as Flink shows it, with the mark of a time attribute."""
     return str(kind) if time is None else f"{kind} {time.value}"
+
+
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, made unique by appending the lowest number that makes a duplicate new."""
+    taken: dict[str, None] = {}
+    for name in names:
+        found, number = name, 0
+        while found in taken:
+            found, number = f"{name}{number}", number + 1
+        taken[found] = None
+    return tuple(taken)

@@ -13,9 +13,8 @@ from headrace.operators.distinct_values import has_places
 from headrace.operators.mini_batch import MiniBatch
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
-from headrace.table.logical.schema import Field, Schema
+from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.batch_aggregates import Grouping, shown_aggregate

@@ -12,9 +12,8 @@ from typing import Final
 
 from headrace.common.logical_types import LogicalType
 from headrace.table.functions.types import BIGINT
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, Cast, InputRef, Literal, Scalar
-from headrace.table.logical.schema import Field, Schema
+from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.node import PhysicalNode, names_text
 from headrace.table.physical.phases import Phase, call_texts, partial_calls

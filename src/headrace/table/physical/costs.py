@@ -14,8 +14,7 @@ from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, Union
 from headrace.table.physical.joins import AnyJoin
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.ranks import Rank
-from headrace.table.physical.row_counts import UNKNOWN_ROWS, selectivity
-from headrace.table.physical.sizes import size_of
+from headrace.table.physical.row_counts import UNKNOWN_ROWS, selectivity, size_of
 from headrace.table.physical.sorts import SortLimit
 
 _OF_GROUPS: Final = 0.1

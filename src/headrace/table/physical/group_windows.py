@@ -9,10 +9,9 @@ from typing import ClassVar, Final
 
 from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
-from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
 from headrace.table.options import ALLOW_LATENESS, EARLY_FIRE, EARLY_FIRE_DELAY, LATE_FIRE, LATE_FIRE_DELAY
 from headrace.table.physical.aggregates import GroupAggregate, operations
 from headrace.table.physical.basic import Calc, Exchange

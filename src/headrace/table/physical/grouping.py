@@ -11,8 +11,8 @@ from headrace.common.logical_types import bigint
 from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
+from headrace.table.logical.schema import unique_names
 from headrace.table.options import AGG_PHASES
 from headrace.table.physical.aggregates import GroupAggregate, operation
 from headrace.table.physical.basic import Calc, Exchange, Expand

@@ -15,10 +15,9 @@ from headrace.table.bind.hints import time_to_live
 from headrace.table.functions.types import CHARACTERS, is_in
 from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import is_equality, is_true
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import JoinKind, joined_schema
 from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, all_of, conjuncts
-from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded, modify_kinds

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.match import Match
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import AggregateCall, Cast, InputRef, Literal, SortKey, substituted
+from headrace.table.logical.schema import unique_names
 from headrace.table.physical.explain import tree_text
 from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
 from headrace.table.physical.scalar_text import CalciteText, literal_text, record_type_text

@@ -12,10 +12,9 @@ from headrace.graph.process_specs import LookupJoinSpec, RequestedLookupSpec, Ta
 from headrace.operators.unnest import ExpandedRows
 from headrace.table.connectors.table_lookup import TableLookup
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import Filter, JoinKind, Project, Relation, Scan, WatermarkAssigner, joined_schema
 from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, all_of, conjuncts
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, unique_names
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.compilation import compiled, compiled_all

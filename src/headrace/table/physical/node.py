@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.node import LogicalNode, walk
 from headrace.table.logical.scalars import Scalar, SortKey
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, unique_names
 from headrace.table.physical.changelog_rules import PASSING, ChangelogRule
 from headrace.table.physical.keys import NO_KEYS, Keys
 

@@ -15,7 +15,6 @@ from headrace.operators.changelog.over.frames import OverFrame
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import OverFunction
 from headrace.table.logical.scalars import (
     BOOLEAN,
@@ -29,7 +28,7 @@ from headrace.table.logical.scalars import (
     Scalar,
     all_of,
 )
-from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
 from headrace.table.physical.aggregates import constant_of
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.calcs import filtered

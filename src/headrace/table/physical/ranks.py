@@ -12,9 +12,8 @@ from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
 from headrace.graph.table_window_specs import WindowRankSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
-from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
 from headrace.table.options import MINI_BATCH
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange

@@ -1,14 +1,15 @@
-"""Estimated numbers of rows, by which Flink's planner chooses between plans."""
+"""Estimated numbers and sizes of rows, by which Flink's planner chooses between plans."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
+from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.table.logical.scalars import Call, Scalar
+from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import Calc, TableSourceScan, ValuesScan
 from headrace.table.physical.node import PhysicalNode
-from headrace.table.physical.sizes import size_of
 
 UNKNOWN_ROWS: Final = 1e8
 """The rows of a table without statistics."""
@@ -61,3 +62,19 @@ def selectivity(condition: Scalar | None) -> float:
             return 1.0 - parts[0]
         case function:
             return _SELECTIVITY.get(function, _OTHER_SELECTIVITY)
+
+
+_SIZES: Final = {
+    **dict.fromkeys((TypeRoot.BOOLEAN, TypeRoot.TINYINT), 1.0),
+    TypeRoot.SMALLINT: 2.0,
+    **dict.fromkeys((TypeRoot.INTEGER, TypeRoot.FLOAT, TypeRoot.DATE, TypeRoot.TIME), 4.0),
+    **dict.fromkeys((TypeRoot.BIGINT, TypeRoot.DOUBLE), 8.0),
+}
+_OTHER_SIZE: Final = 12.0
+"""The bytes of texts, decimals and timestamps."""
+
+
+def size_of(schema: Schema) -> float:
+    """The bytes of a row."""
+    roots = [kind.root if isinstance(kind, AtomicType) else None for kind in schema.types]
+    return sum(_OTHER_SIZE if root is None else _SIZES.get(root, _OTHER_SIZE) for root in roots)

@@ -15,7 +15,7 @@ from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.node import PhysicalNode, names_text, order_text
 from headrace.table.physical.phases import Phase
-from headrace.table.physical.sizes import size_of
+from headrace.table.physical.row_counts import size_of
 
 _INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
 

@@ -10,10 +10,9 @@ from typing import ClassVar, Final
 from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, InputRef, Scalar, input_refs, moved
-from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
 from headrace.table.physical.aggregates import operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, never, with_before

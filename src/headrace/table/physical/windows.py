@@ -17,10 +17,9 @@ from headrace.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from headrace.graph.table_window_specs import WindowTableFunctionSpec
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import InputRef
-from headrace.table.logical.schema import Field, Schema
+from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
