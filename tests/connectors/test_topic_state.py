@@ -11,7 +11,14 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.common.messages import TopicPartition
-from headrace.connectors.topic_state import GroupState, Health, TopicsState, TopicState, group_reports, topic_reports
+from headrace.connectors.topic_state import (
+    GroupHealth,
+    GroupState,
+    TopicsState,
+    TopicState,
+    group_reports,
+    topic_reports,
+)
 from headrace.log import Consumer, Log, Producer
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -30,16 +37,16 @@ def test_throughput_is_what_was_appended_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "members", "lag", "health"),
     [
-        ({FIRST: 10, SECOND: 20}, {FIRST: 30, SECOND: 40}, 1, 0, Health.OK),
-        ({FIRST: 5, SECOND: 10}, {FIRST: 20, SECOND: 35}, 1, 15, Health.OK),
-        ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20}, 1, 40, Health.BEHIND),
-        ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20}, 0, 40, Health.ALONE),
-        ({FIRST: 30, SECOND: 40}, {FIRST: 30, SECOND: 40}, 0, 0, Health.OK),
-        ({FIRST: 2}, {FIRST: 2}, 1, 28, Health.LOST),
-        ({TopicPartition("orders", 7): 2}, {TopicPartition("orders", 7): 2}, 1, 0, Health.OK),
+        ({FIRST: 10, SECOND: 20}, {FIRST: 30, SECOND: 40}, 1, 0, GroupHealth.OK),
+        ({FIRST: 5, SECOND: 10}, {FIRST: 20, SECOND: 35}, 1, 15, GroupHealth.OK),
+        ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20}, 1, 40, GroupHealth.BEHIND),
+        ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20}, 0, 40, GroupHealth.ALONE),
+        ({FIRST: 30, SECOND: 40}, {FIRST: 30, SECOND: 40}, 0, 0, GroupHealth.OK),
+        ({FIRST: 2}, {FIRST: 2}, 1, 28, GroupHealth.LOST),
+        ({TopicPartition("orders", 7): 2}, {TopicPartition("orders", 7): 2}, 1, 0, GroupHealth.OK),
     ],
 )
-def test_the_health_of_groups(before: Any, after: Any, members: int, lag: int, health: Health) -> None:
+def test_the_health_of_groups(before: Any, after: Any, members: int, lag: int, health: GroupHealth) -> None:
     earlier, later = state(10.0, (10, 20), before, members), state(12.0, (30, 40), after, members)
     (report,) = group_reports(earlier, later)
     assert (report.lag, report.health, report.members) == (lag, health, members)
@@ -48,7 +55,7 @@ def test_the_health_of_groups(before: Any, after: Any, members: int, lag: int, h
 def test_topics_and_groups_that_are_gone_or_new() -> None:
     nothing = TopicsState(10.0, {}, {})
     (report,) = group_reports(nothing, state(12.0, (10, 20), {FIRST: 5}))
-    assert (report.lag, report.health) == (5, Health.OK)
+    assert (report.lag, report.health) == (5, GroupHealth.OK)
     assert topic_reports(nothing, state(12.0, (10, 20), {}))[0].rate == 0.0
     assert group_reports(state(10.0, (10, 20), {FIRST: 5}), nothing) == []
 

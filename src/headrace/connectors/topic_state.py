@@ -66,7 +66,7 @@ class TopicMonitor(ABC):
         """Read the present state."""
 
 
-class Health(Enum):
+class GroupHealth(Enum):
     """The health of a consumer group on a topic."""
 
     OK = "ok"
@@ -111,7 +111,7 @@ class GroupReport:
     topic: str
     members: int
     lag: int
-    health: Health
+    health: GroupHealth
 
 
 def topic_reports(before: TopicsState, after: TopicsState) -> list[TopicReport]:
@@ -146,9 +146,9 @@ def _lag(group: GroupState, topic: str, state: TopicState) -> tuple[int, bool]:
     return lag, has_lost
 
 
-def _health(group: GroupState, lag: int, earlier: int, *, has_lost: bool) -> Health:
+def _health(group: GroupState, lag: int, earlier: int, *, has_lost: bool) -> GroupHealth:
     if has_lost:
-        return Health.LOST
+        return GroupHealth.LOST
     if lag and not group.members:
-        return Health.ALONE
-    return Health.BEHIND if lag > earlier else Health.OK
+        return GroupHealth.ALONE
+    return GroupHealth.BEHIND if lag > earlier else GroupHealth.OK

@@ -18,7 +18,7 @@ from headrace.datastream.lookup import request_settings
 from headrace.datastream.streams.checks import check_instance
 from headrace.datastream.streams.types import Role, origin_of, result_type
 from headrace.graph.process_specs import AsyncSpec
-from headrace.operators.asynchronous.requests import Grouping, RequestSettings
+from headrace.operators.asynchronous.requests import RequestGrouping, RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
 
 Length = Duration | Time | timedelta | int
@@ -191,7 +191,7 @@ class AsyncDataStream:
 
 
 def _applied(
-    stream: Any, function: Any, settings: RequestSettings, output_type: Any, grouping: Grouping | None = None
+    stream: Any, function: Any, settings: RequestSettings, output_type: Any, grouping: RequestGrouping | None = None
 ) -> DataStream:
     expect(stream, DataStream, "AsyncDataStream")
     base, method = (AsyncFunction, "async_invoke") if grouping is None else (AsyncBatchFunction, "async_invoke_batch")
@@ -201,7 +201,7 @@ def _applied(
     return applied
 
 
-def _grouping(settings: RequestSettings, size: int, timeout: Any) -> Grouping:
+def _grouping(settings: RequestSettings, size: int, timeout: Any) -> RequestGrouping:
     expect(size, int, "batch_size")
     millis = None if timeout is None else to_millis(timeout, "batch_timeout")
     if size <= 0:
@@ -210,7 +210,7 @@ def _grouping(settings: RequestSettings, size: int, timeout: Any) -> Grouping:
         raise refused(f"batch_timeout cannot be negative: {millis} ms")
     if not settings.timeout:
         raise refused("timeout has to be positive for requests of several records")
-    return Grouping(size, millis)
+    return RequestGrouping(size, millis)
 
 
 def _check_awaited(function: object, base: type[Function], method: str) -> None:

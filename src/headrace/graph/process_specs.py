@@ -15,7 +15,7 @@ from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.protocols import KEYED, NO_STATE, StateKind, StateKinds
 
 if TYPE_CHECKING:
-    from headrace.operators.asynchronous.requests import Grouping, RequestSettings
+    from headrace.operators.asynchronous.requests import RequestGrouping, RequestSettings
     from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
     from headrace.operators.lookup.lookup_operator import LookupRequests, LookupSettings
     from headrace.operators.lookup.readers import LookupReader
@@ -216,7 +216,7 @@ class AsyncSpec(FunctionSpec):
     """
 
     settings: RequestSettings
-    grouping: Grouping | None = None
+    grouping: RequestGrouping | None = None
 
     kind: ClassVar[str] = "AsyncWait"
     ignores_event_time: ClassVar[bool] = True

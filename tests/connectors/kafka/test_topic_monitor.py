@@ -10,7 +10,7 @@ pytest.importorskip("confluent_kafka")
 
 from headrace.common.messages import TopicPartition
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.topic_state import Health, group_reports, topic_reports
+from headrace.connectors.topic_state import GroupHealth, group_reports, topic_reports
 
 if TYPE_CHECKING:
     from headrace.broker import KafkaCluster
@@ -37,4 +37,4 @@ def test_topics_and_groups_of_a_cluster(kafka: KafkaCluster, topic: Topic) -> No
     assert found.state.settings["cleanup.policy"] == "delete"
     assert after.groups[group].offsets == {TopicPartition(topic.name, 0): 1}
     (report,) = (each for each in group_reports(before, after) if each.group == group)
-    assert (report.lag, report.members, report.health) == (3, 0, Health.ALONE)
+    assert (report.lag, report.members, report.health) == (3, 0, GroupHealth.ALONE)

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import AsyncBatchFunction, AsyncDataStream, DataStream
-from headrace.operators.asynchronous.requests import Answers, Grouping, RecordIntake
+from headrace.operators.asynchronous.requests import RecordIntake, RequestedBatch, RequestGrouping
 from headrace.testing import JobHarness
 from tests.operators.asynchronous.services import LONG, MINUTE, answers, asked, batch_of, harness
 
@@ -121,8 +121,8 @@ class Noted:
 def test_records_wait_for_others_no_longer_than_is_said() -> None:
     async def intake(seconds: float | None) -> list[list[int]]:
         noted = Noted()
-        taken = RecordIntake(noted, Grouping(3, None if seconds is None else int(seconds * 1000)))  # type: ignore[arg-type]
-        answers = Answers(batch_of([1, 2, 3, 4]))
+        taken = RecordIntake(noted, RequestGrouping(3, None if seconds is None else int(seconds * 1000)))  # type: ignore[arg-type]
+        answers = RequestedBatch(batch_of([1, 2, 3, 4]))
         taken.add(answers)
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import JobCancelledError, UserFunctionError
 from headrace.datastream import AsyncDataStream, RuntimeContext
 from headrace.operators.asynchronous import requesting_operator, requests
-from headrace.operators.asynchronous.requests import Answers, RecordIntake, RequestSettings
+from headrace.operators.asynchronous.requests import RecordIntake, RequestedBatch, RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.base import OperatorContext
 from tests.operators.asynchronous.services import (
@@ -84,12 +84,12 @@ def test_no_request_begins_behind_a_failure_or_the_end() -> None:
         function = requests.RequestFunction(invoke, requesting_operator.out_of_time, invoke)
         made = requests.Requests(function, RequestSettings(0, 10, False, NO_RETRY_STRATEGY), context)
         taken = RecordIntake(made, None)
-        taken.add(Answers(batch_of([1, 3 if fails else 2])))
+        taken.add(RequestedBatch(batch_of([1, 3 if fails else 2])))
         await turns()
         assert (made.failure is not None) is fails
         if not fails:
             await made.end()
-        taken.add(Answers(batch_of([4])))
+        taken.add(RequestedBatch(batch_of([4])))
         await turns()
 
     for fails in (True, False):

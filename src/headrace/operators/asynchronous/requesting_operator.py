@@ -22,11 +22,11 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.registry import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
 from headrace.operators.asynchronous.requests import (
-    Answers,
-    Grouping,
     Intake,
     RecordIntake,
+    RequestedBatch,
     RequestFunction,
+    RequestGrouping,
     Requests,
     RequestSettings,
 )
@@ -70,7 +70,7 @@ class RequestingOperator(Operator):
         self._settings = settings
         window = settings.capacity * records_per_request
         self._most_waiting = window if settings.is_ordered else max(_SLACK, 4 * window)
-        self._pending: deque[Answers] = deque()
+        self._pending: deque[RequestedBatch] = deque()
         self._waiting = 0
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -120,11 +120,11 @@ class RequestingOperator(Operator):
     def _make_intake(self) -> Intake:
         """What makes requests of records."""
 
-    def _asked(self, batch: Batch) -> Answers:
+    def _asked(self, batch: Batch) -> RequestedBatch:
         """What is asked about a batch."""
-        return Answers(batch)
+        return RequestedBatch(batch)
 
-    def _emit(self, answers: Answers) -> None:
+    def _emit(self, answers: RequestedBatch) -> None:
         """Hand on what has come of a batch."""
         self._emit_results(answers.batch, answers.results)
 
@@ -149,7 +149,7 @@ class RequestingOperator(Operator):
             if inspect.isawaitable(returned):
                 await returned
 
-    def _in_loop(self, do: Callable[[Answers], None], answers: Answers) -> None:
+    def _in_loop(self, do: Callable[[RequestedBatch], None], answers: RequestedBatch) -> None:
         """Do something there, where what is raised would only be logged."""
         try:
             do(answers)
@@ -164,7 +164,7 @@ class RequestingOperator(Operator):
             self._await(answers)
             self._emit(answers)
 
-    def _await(self, answers: Answers) -> None:
+    def _await(self, answers: RequestedBatch) -> None:
         if not answers.are_whole.is_set():
             self._loop.call(self._in_loop, self._intake.hurry, answers)
             while not answers.are_whole.wait(LOOK_AROUND_SECONDS):
@@ -189,7 +189,11 @@ class AsyncOperator(RequestingOperator):
     """
 
     def __init__(
-        self, function: Any, output_type: TypeInformation, settings: RequestSettings, grouping: Grouping | None = None
+        self,
+        function: Any,
+        output_type: TypeInformation,
+        settings: RequestSettings,
+        grouping: RequestGrouping | None = None,
     ) -> None:
         name, timeout = ("async_invoke", "timeout") if grouping is None else ("async_invoke_batch", "timeout_batch")
         invoke = self.maker = method_of(function, name)

@@ -47,7 +47,7 @@ class RequestSettings:
     retries: AsyncRetryStrategy
 
 
-class Answers:
+class RequestedBatch:
     """A batch of records and what has come of them until now.
 
     Attributes:
@@ -330,15 +330,15 @@ _NO_LISTS: Final = (str, bytes, bytearray, Row)
 class Intake(Protocol):
     """Makes requests of batches."""
 
-    def add(self, answers: Answers) -> None:
+    def add(self, answers: RequestedBatch) -> None:
         """Request what has to be known of these records."""
 
-    def hurry(self, answers: Answers) -> None:
+    def hurry(self, answers: RequestedBatch) -> None:
         """Somebody waits for these: nothing may wait for more records to come."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping:
+class RequestGrouping:
     """Several records in one request.
 
     Attributes:
@@ -358,16 +358,16 @@ class RecordIntake:
         grouping: which records share a request; None where each has its own.
     """
 
-    def __init__(self, requests: Requests, grouping: Grouping | None) -> None:
+    def __init__(self, requests: Requests, grouping: RequestGrouping | None) -> None:
         self._requests = requests
         self._is_grouped = grouping is not None
         self._size = 1 if grouping is None else grouping.size
         self._seconds = None if grouping is None or grouping.timeout is None else grouping.timeout / 1000
         self._records: list[Any] = []
-        self._places: list[tuple[Answers, int]] = []
+        self._places: list[tuple[RequestedBatch, int]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, answers: Answers) -> None:
+    def add(self, answers: RequestedBatch) -> None:
         for index, row in enumerate(answers.rows):
             self._records.append(row)
             self._places.append((answers, index))
@@ -376,7 +376,7 @@ class RecordIntake:
         if self._records and self._seconds is not None and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._request)
 
-    def hurry(self, answers: Answers) -> None:
+    def hurry(self, answers: RequestedBatch) -> None:
         if self._places and self._places[0][0] is answers:
             self._request()
 
@@ -394,7 +394,7 @@ class _RecordRequest(Request):
 
     __slots__ = ("_is_grouped", "_places")
 
-    def __init__(self, argument: Any, places: list[tuple[Answers, int]], is_grouped: bool) -> None:
+    def __init__(self, argument: Any, places: list[tuple[RequestedBatch, int]], is_grouped: bool) -> None:
         super().__init__(argument)
         self._places = places
         self._is_grouped = is_grouped

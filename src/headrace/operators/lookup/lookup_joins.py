@@ -16,9 +16,9 @@ from headrace.common.columns import array_to_values, layout_of
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
 from headrace.metrics.registry import LOOKUP_MISSES
-from headrace.operators.asynchronous.requests import Answers
+from headrace.operators.asynchronous.requests import RequestedBatch
 from headrace.operators.base import EpochScope, OperatorContext
-from headrace.operators.lookup.lookup_operator import KeyedAnswers, KeyRequestingOperator, LookupRequests
+from headrace.operators.lookup.lookup_operator import BatchRequestedByKey, KeyRequestingOperator, LookupRequests
 from headrace.operators.lookup.readers import LookupReader, found_key
 from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
 from headrace.operators.stateless import ExpressionOperator, computed, user_code_of
@@ -190,7 +190,7 @@ class TableLookupOperator(ExpressionOperator):
         self._index = TableIndex(keys, len(kept))
 
 
-class _KeysOfBatch(KeyedAnswers):
+class _KeysOfBatch(BatchRequestedByKey):
     """The different keys of a batch, and what is found of them.
 
     Attributes:
@@ -233,10 +233,10 @@ class RequestedLookupOperator(KeyRequestingOperator):
             for each in reversed(self.user_code):
                 each.close()
 
-    def _asked(self, batch: Batch) -> Answers:
+    def _asked(self, batch: Batch) -> RequestedBatch:
         return _KeysOfBatch(batch, self._definition.keys_of(batch, self.context), self._key_types)
 
-    def _emit(self, answers: Answers) -> None:
+    def _emit(self, answers: RequestedBatch) -> None:
         assert isinstance(answers, _KeysOfBatch)
         counts = np.array([*map(len, answers.results), 0], np.int64)  # the last is that of missing keys
         rows = layout_of(self._definition.table_type).rows_to_columns(list(chain.from_iterable(answers.results)))

@@ -14,9 +14,9 @@ from headrace.common.values import handler_of
 from headrace.metrics.registry import LOOKUP_CACHE_HITS, LOOKUP_MISSES
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
 from headrace.operators.asynchronous.requests import (
-    Answers,
     Intake,
     Request,
+    RequestedBatch,
     RequestFunction,
     Requests,
     RequestSettings,
@@ -27,7 +27,7 @@ from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
 
 
-class KeyedAnswers(Answers):
+class BatchRequestedByKey(RequestedBatch):
     """A batch of records, and what is found of their keys.
 
     Attributes:
@@ -69,13 +69,13 @@ class LookupIntake:
         self._cache = cache
         self._coerce = handler_of(value_type).coerce
         self._copy = copier(value_type) if copies else _same
-        self._waiting: dict[Any, list[tuple[KeyedAnswers, int]]] = {}
+        self._waiting: dict[Any, list[tuple[BatchRequestedByKey, int]]] = {}
         self._keys: list[Any] = []
         self.hits = 0
         self.misses = 0
 
-    def add(self, answers: Answers) -> None:
-        assert isinstance(answers, KeyedAnswers)
+    def add(self, answers: RequestedBatch) -> None:
+        assert isinstance(answers, BatchRequestedByKey)
         for index, key in enumerate(answers.keys):
             if key is None:  # as in SQL, it equals no other
                 self._put(answers, index, [])
@@ -87,7 +87,7 @@ class LookupIntake:
             else:
                 self._ask(key, answers, index)
 
-    def hurry(self, answers: Answers) -> None:
+    def hurry(self, answers: RequestedBatch) -> None:
         if self._keys:
             self._request()
 
@@ -108,11 +108,11 @@ class LookupIntake:
         answers, index = self._waiting[key][0]
         return answers.rows[index]
 
-    def _put(self, answers: KeyedAnswers, index: int, found: Found) -> None:
+    def _put(self, answers: BatchRequestedByKey, index: int, found: Found) -> None:
         self.misses += not found
         answers.put(index, found)
 
-    def _ask(self, key: object, answers: KeyedAnswers, index: int) -> None:
+    def _ask(self, key: object, answers: BatchRequestedByKey, index: int) -> None:
         self._waiting[key] = [(answers, index)]
         self._keys.append(key)
         if len(self._keys) == self._size:
@@ -264,7 +264,7 @@ class LookupOperator(KeyRequestingOperator):
         self.count(LOOKUP_MISSES, self._lookup_intake.misses)
         self._lookup_intake.misses = 0
 
-    def _asked(self, batch: Batch) -> Answers:
+    def _asked(self, batch: Batch) -> RequestedBatch:
         keys: list[Any] = []
         rows, row = batch.rows, None
         try:
@@ -274,9 +274,9 @@ class LookupOperator(KeyRequestingOperator):
                 keys.append(key)
         except BaseException as error:
             raise user_error(error, self.context, row, function=self._key_of) from error
-        return KeyedAnswers(batch, keys, rows)
+        return BatchRequestedByKey(batch, keys, rows)
 
-    def _emit(self, answers: Answers) -> None:
+    def _emit(self, answers: RequestedBatch) -> None:
         found = answers.results
         missing = np.fromiter((not results for results in found), np.bool_, len(found))
         tag = self._lookup.miss_tag

@@ -89,7 +89,9 @@ class PickedColumns(Source[Any]):
         return self._inner.create_enumerator(context)
 
     def create_reader(self) -> SourceReader:
-        return _Reader(self._inner.create_reader(), self._inner.produced_type, self._type, self._picks, self._limit)
+        return _PickedReader(
+            self._inner.create_reader(), self._inner.produced_type, self._type, self._picks, self._limit
+        )
 
     @property
     def position_kind(self) -> str:
@@ -123,7 +125,7 @@ class PickedColumns(Source[Any]):
         return repr(self._inner)
 
 
-class _Reader(SourceReader):
+class _PickedReader(SourceReader):
     def __init__(
         self,
         inner: SourceReader,

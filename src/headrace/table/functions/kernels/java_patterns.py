@@ -59,10 +59,10 @@ def compiled(pattern: str) -> re.Pattern[str]:
     Raises:
         re.error: when it is none.
     """
-    return re.compile("".join(_Translation(pattern).pieces()), re.ASCII)
+    return re.compile("".join(_PatternTranslation(pattern).pieces()), re.ASCII)
 
 
-class _Translation:
+class _PatternTranslation:
     """Reads a pattern from left to right."""
 
     def __init__(self, pattern: str) -> None:
