@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from headrace.cli.output import new_table, output
-from headrace.cli.settings import job_settings, with_rest
+from headrace.cli.settings import PropertiesFile, job_settings, with_rest
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InfrastructureError
@@ -55,12 +55,6 @@ Master = Annotated[
 Definitions = Annotated[
     list[str] | None,
     typer.Option("-D", metavar="KEY=VALUE", help="A setting of the dispatcher, or of all of its jobs."),
-]
-PropertiesFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", exists=True, dir_okay=False, help="A file of settings, which nobody sees as they see -D."
-    ),
 ]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long it has to stop its jobs.")]
 

@@ -12,11 +12,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import headrace
+from headrace.cli import job_commands
 from headrace.cli.cluster import cluster_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.schemas import schemas_app
-from headrace.cli.settings import LineageFormat, PlanFormat, SavepointKind, job_settings, pairs_of, with_rest
+from headrace.cli.settings import (
+    Definitions,
+    JobManagerAddress,
+    LineageFormat,
+    Parallelism,
+    PlanFormat,
+    PropertiesFile,
+    configuration_of,
+    job_settings,
+    pairs_of,
+    with_rest,
+)
 from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -98,18 +110,6 @@ Script = Annotated[
     Path, typer.Argument(metavar="SCRIPT", exists=True, dir_okay=False, help="The program, a Python file.")
 ]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")]
-Parallelism = Annotated[
-    int | None, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
-]
-Definitions = Annotated[
-    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting; wins over the program's own.")
-]
-PropertiesFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", exists=True, dir_okay=False, help="A file of settings, which nobody sees as they see -D."
-    ),
-]
 Master = Annotated[
     str | None, typer.Option(help="The master of the Spark session, such as local[4] or spark://host:7077.")
 ]
@@ -121,41 +121,7 @@ NonRestored = Annotated[
         "-n", "--allow-non-restored-state", help="Leave behind what the checkpoint holds of operators that are gone."
     ),
 ]
-JobOrDirectory = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[JOB|DIR]",
-        help="The job: its id, or its checkpoint directory. The only job that is served on this machine when left out.",
-    ),
-]
-JobId = Annotated[
-    str | None,
-    typer.Argument(metavar="[JOB]", help="The id of the job; the only one that is served when left out."),
-]
-JobManagerAddress = Annotated[
-    str | None,
-    typer.Option("-m", "--jobmanager", metavar="HOST:PORT", help="Where the job is served (headrace run --rest)."),
-]
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")]
-Target = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[TARGET]",
-        help="Where it is made; execution.checkpointing.savepoint-dir, given here or by the job, when left out.",
-    ),
-]
-SavepointType = Annotated[
-    SavepointKind | None,
-    typer.Option(
-        "--type",
-        metavar="canonical|native",
-        case_sensitive=False,
-        help="Files of its own, or references to the checkpoint; canonical when left out.",
-    ),
-]
-Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="How long the job has, twice: to take it up, and to do it.")
-]
 FromSavepoint = Annotated[
     str | None, typer.Option("-s", "--from-savepoint", metavar="DIR", help="A savepoint that the job starts from.")
 ]
@@ -311,7 +277,7 @@ def topics(
     """Show the throughput, size and retention of topics, and the lag and health of their consumer groups."""
     from headrace.cli.topics import run_topics
 
-    configuration = _configuration(define, properties_file)
+    configuration = configuration_of(define, properties_file)
     run_topics(log, kafka, pairs_of(config, "--config"), configuration, seconds, as_json=as_json)
 
 
@@ -370,69 +336,6 @@ def failures(
     run_failures(directory, _storage_options(define, properties_file))
 
 
-@app.command("list")
-def list_(
-    jobmanager: JobManagerAddress = None,
-    running: Annotated[bool, typer.Option("-r", "--running", help="Only those that run or restart.")] = False,
-    every: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended, too.")] = False,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """List the jobs of a server, or all that are served on this machine."""
-    from headrace.cli.jobs import run_list
-
-    run_list(jobmanager, _configuration(define, properties_file), running=running, every=every)
-
-
-@app.command()
-def info(
-    job: JobId = None,
-    jobmanager: JobManagerAddress = None,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Show how a job that is served fares, with its operators."""
-    from headrace.cli.jobs import run_info
-
-    run_info(job, jobmanager, _configuration(define, properties_file))
-
-
-@app.command()
-def logs(
-    job: JobId = None,
-    jobmanager: JobManagerAddress = None,
-    printed: Annotated[bool, typer.Option("--stdout", help="What the program has printed, and not its log.")] = False,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Print the log of a job of a dispatcher, while it runs and afterwards."""
-    from headrace.cli.jobs import run_logs
-
-    run_logs(job, jobmanager, _configuration(define, properties_file), printed=printed, follow=follow)
-
-
-@app.command()
-def dashboard(
-    flink_web: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            help="Flink's web UI: the jar flink-runtime-web-2.3.0.jar of Maven Central, or its folder web.",
-        ),
-    ],
-    jobmanager: JobManagerAddress = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it is shown on this machine.")] = 8090,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Show jobs that are served in Flink's own web UI, until Ctrl-C."""
-    from headrace.cli.jobs import run_dashboard
-
-    run_dashboard(flink_web, jobmanager, _configuration(define, properties_file), port)
-
-
 @app.command("history-server")
 def history_server(
     archives: Annotated[
@@ -449,125 +352,8 @@ def history_server(
     run_history_server(Configuration.from_dict(settings))
 
 
-@app.command()
-def savepoint(  # noqa: PLR0913, PLR0917 - as above
-    job: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[JOB|DIR]",
-            help="The job: its id, or its checkpoint directory; with --dispose, the savepoint. The only job that is "
-            "served on this machine when left out.",
-        ),
-    ] = None,
-    target: Target = None,
-    kind: SavepointType = None,
-    dispose: Annotated[bool, typer.Option("--dispose", "-d", help="Remove the savepoint DIR.")] = False,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Have a running job take a savepoint, and print where it is; or dispose of one."""
-    from headrace.cli.savepoint import run_dispose
-
-    configuration = _configuration(define, properties_file)
-    if dispose:
-        if job is None or target is not None or kind is not None or jobmanager is not None:
-            raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
-        run_dispose(job, configuration)
-        return
-    from headrace.cli.jobs import AddressedJob, run_savepoint
-
-    asked = AddressedJob(job, jobmanager, configuration, timeout)
-    run_savepoint(asked, target, kind)
-
-
-@app.command()
-def stop(  # noqa: PLR0913, PLR0917 - as above
-    job: JobOrDirectory = None,
-    savepoint_path: Annotated[
-        str | None,
-        typer.Option(
-            "--savepoint-path",
-            "-p",
-            metavar="DIR",
-            help="Where a savepoint is made; execution.checkpointing.savepoint-dir, given here or by the job, when "
-            "left out. Where neither says it there is none, or, with a job that is asked by its id, an error.",
-        ),
-    ] = None,
-    kind: SavepointType = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", "-d", help="End all sources first, so that all windows and timers fire.")
-    ] = False,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Stop a running job at the end of its epoch, with a savepoint where there is a place for it."""
-    from headrace.cli.jobs import AddressedJob, run_stop
-
-    asked = AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout)
-    run_stop(asked, savepoint_path, kind, drains=drain)
-
-
-@app.command()
-def cancel(
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Cancel a running job; it gives up the epoch that runs, or, asked by its directory, ends behind it."""
-    from headrace.cli.jobs import AddressedJob, run_cancel
-
-    run_cancel(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout))
-
-
-@app.command()
-def checkpoint(
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Have a running job complete an epoch, and so a checkpoint, at once, and print its number."""
-    from headrace.cli.jobs import AddressedJob, run_checkpoint
-
-    run_checkpoint(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout))
-
-
-@app.command()
-def release(
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Have a running job publish the epoch that it holds back since records violate an expectation."""
-    from headrace.cli.jobs import AddressedJob, run_release
-
-    run_release(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout))
-
-
-@app.command()
-def rescale(
-    parallelism: Annotated[
-        int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
-    ],
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
-    from headrace.cli.jobs import AddressedJob, run_rescale
-
-    run_rescale(AddressedJob(job, jobmanager, _configuration(define, properties_file), timeout), parallelism)
+for _name, _command in job_commands.COMMANDS.items():
+    app.command(_name)(_command)
 
 
 @checkpoints_app.command(_SHOW)
@@ -624,12 +410,8 @@ def show_version() -> None:
     typer.echo(f"headrace {headrace.__version__} (Python {machine.python_version()}, {others})")
 
 
-def _configuration(define: list[str] | None, properties_file: Path | None) -> Configuration:
-    return Configuration.from_dict(job_settings(define, properties_file))
-
-
 def _storage_options(define: list[str] | None, properties_file: Path | None) -> dict[str, str]:
-    return _configuration(define, properties_file).storage_options()
+    return configuration_of(define, properties_file).storage_options()
 
 
 def _version(package: str) -> str:

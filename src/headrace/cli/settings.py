@@ -1,9 +1,9 @@
-"""From the options of a command to the configuration of a job."""
+"""The options that commands share, and the configuration that they stand for."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -20,6 +20,24 @@ LineageFormat = Literal["text", "mermaid", "json"]
 
 SavepointKind = Literal["canonical", "native"]
 """What a savepoint consists of."""
+
+
+Parallelism = Annotated[
+    int | None, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
+]
+Definitions = Annotated[
+    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting; wins over the program's own.")
+]
+PropertiesFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", exists=True, dir_okay=False, help="A file of settings, which nobody sees as they see -D."
+    ),
+]
+JobManagerAddress = Annotated[
+    str | None,
+    typer.Option("-m", "--jobmanager", metavar="HOST:PORT", help="Where the job is served (headrace run --rest)."),
+]
 
 
 def job_settings(
@@ -43,6 +61,11 @@ def job_settings(
     settings = _over(settings, {key: value for key, value in named.items() if value is not None})
     Configuration.from_dict(settings).validate()
     return settings
+
+
+def configuration_of(definitions: list[str] | None, properties_file: Path | None) -> Configuration:
+    """The configuration that ``-D`` and ``--properties-file`` stand for; errors as of :func:`job_settings`."""
+    return Configuration.from_dict(job_settings(definitions, properties_file))
 
 
 _FIRST_PORTS: Final = "8081-8180"

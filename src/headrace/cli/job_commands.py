@@ -1,0 +1,238 @@
+"""The commands that ask jobs of others for something: ``headrace list``, ``info``, ``stop`` and the like.
+
+They import what they need when they run.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from headrace.cli.settings import (
+    Definitions,
+    JobManagerAddress,
+    PropertiesFile,
+    SavepointKind,
+    configuration_of,
+)
+
+JobOrDirectory = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[JOB|DIR]",
+        help="The job: its id, or its checkpoint directory. The only job that is served on this machine when left out.",
+    ),
+]
+JobId = Annotated[
+    str | None,
+    typer.Argument(metavar="[JOB]", help="The id of the job; the only one that is served when left out."),
+]
+Target = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TARGET]",
+        help="Where it is made; execution.checkpointing.savepoint-dir, given here or by the job, when left out.",
+    ),
+]
+SavepointType = Annotated[
+    SavepointKind | None,
+    typer.Option(
+        "--type",
+        metavar="canonical|native",
+        case_sensitive=False,
+        help="Files of its own, or references to the checkpoint; canonical when left out.",
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long the job has, twice: to take it up, and to do it.")
+]
+
+
+def list_(
+    jobmanager: JobManagerAddress = None,
+    running: Annotated[bool, typer.Option("-r", "--running", help="Only those that run or restart.")] = False,
+    every: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended, too.")] = False,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """List the jobs of a server, or all that are served on this machine."""
+    from headrace.cli.jobs import run_list
+
+    run_list(jobmanager, configuration_of(define, properties_file), running=running, every=every)
+
+
+def info(
+    job: JobId = None,
+    jobmanager: JobManagerAddress = None,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Show how a job that is served fares, with its operators."""
+    from headrace.cli.jobs import run_info
+
+    run_info(job, jobmanager, configuration_of(define, properties_file))
+
+
+def logs(
+    job: JobId = None,
+    jobmanager: JobManagerAddress = None,
+    printed: Annotated[bool, typer.Option("--stdout", help="What the program has printed, and not its log.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Print the log of a job of a dispatcher, while it runs and afterwards."""
+    from headrace.cli.jobs import run_logs
+
+    run_logs(job, jobmanager, configuration_of(define, properties_file), printed=printed, follow=follow)
+
+
+def dashboard(
+    flink_web: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            help="Flink's web UI: the jar flink-runtime-web-2.3.0.jar of Maven Central, or its folder web.",
+        ),
+    ],
+    jobmanager: JobManagerAddress = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it is shown on this machine.")] = 8090,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Show jobs that are served in Flink's own web UI, until Ctrl-C."""
+    from headrace.cli.jobs import run_dashboard
+
+    run_dashboard(flink_web, jobmanager, configuration_of(define, properties_file), port)
+
+
+def savepoint(  # noqa: PLR0913, PLR0917 - as above
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB|DIR]",
+            help="The job: its id, or its checkpoint directory; with --dispose, the savepoint. The only job that is "
+            "served on this machine when left out.",
+        ),
+    ] = None,
+    target: Target = None,
+    kind: SavepointType = None,
+    dispose: Annotated[bool, typer.Option("--dispose", "-d", help="Remove the savepoint DIR.")] = False,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job take a savepoint, and print where it is; or dispose of one."""
+    from headrace.cli.savepoint import run_dispose
+
+    configuration = configuration_of(define, properties_file)
+    if dispose:
+        if job is None or target is not None or kind is not None or jobmanager is not None:
+            raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
+        run_dispose(job, configuration)
+        return
+    from headrace.cli.jobs import AddressedJob, run_savepoint
+
+    asked = AddressedJob(job, jobmanager, configuration, timeout)
+    run_savepoint(asked, target, kind)
+
+
+def stop(  # noqa: PLR0913, PLR0917 - as above
+    job: JobOrDirectory = None,
+    savepoint_path: Annotated[
+        str | None,
+        typer.Option(
+            "--savepoint-path",
+            "-p",
+            metavar="DIR",
+            help="Where a savepoint is made; execution.checkpointing.savepoint-dir, given here or by the job, when "
+            "left out. Where neither says it there is none, or, with a job that is asked by its id, an error.",
+        ),
+    ] = None,
+    kind: SavepointType = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", "-d", help="End all sources first, so that all windows and timers fire.")
+    ] = False,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Stop a running job at the end of its epoch, with a savepoint where there is a place for it."""
+    from headrace.cli.jobs import AddressedJob, run_stop
+
+    asked = AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout)
+    run_stop(asked, savepoint_path, kind, drains=drain)
+
+
+def cancel(
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Cancel a running job; it gives up the epoch that runs, or, asked by its directory, ends behind it."""
+    from headrace.cli.jobs import AddressedJob, run_cancel
+
+    run_cancel(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout))
+
+
+def checkpoint(
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job complete an epoch, and so a checkpoint, at once, and print its number."""
+    from headrace.cli.jobs import AddressedJob, run_checkpoint
+
+    run_checkpoint(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout))
+
+
+def release(
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job publish the epoch that it holds back since records violate an expectation."""
+    from headrace.cli.jobs import AddressedJob, run_release
+
+    run_release(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout))
+
+
+def rescale(
+    parallelism: Annotated[
+        int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
+    ],
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
+    from headrace.cli.jobs import AddressedJob, run_rescale
+
+    run_rescale(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout), parallelism)
+
+
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "list": list_,
+    "info": info,
+    "logs": logs,
+    "dashboard": dashboard,
+    "savepoint": savepoint,
+    "stop": stop,
+    "cancel": cancel,
+    "checkpoint": checkpoint,
+    "release": release,
+    "rescale": rescale,
+}
+"""All of them, by the names under which the command line has them."""
