@@ -5,7 +5,7 @@ They import what they need when they run.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +16,10 @@ from headrace.cli.settings import (
     SavepointKind,
     configuration_of,
 )
+
+if TYPE_CHECKING:
+    from headrace.cli.jobs import AddressedJob
+    from headrace.common.configuration import Configuration
 
 JobOrDirectory = Annotated[
     str | None,
@@ -108,7 +112,7 @@ def dashboard(
     run_dashboard(flink_web, jobmanager, configuration_of(define, properties_file), port)
 
 
-def savepoint(  # noqa: PLR0913, PLR0917 - as above
+def savepoint(  # noqa: PLR0913, PLR0917 - an option is an argument
     job: Annotated[
         str | None,
         typer.Argument(
@@ -134,10 +138,7 @@ def savepoint(  # noqa: PLR0913, PLR0917 - as above
             raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
         run_dispose(job, configuration)
         return
-    from headrace.cli.jobs import AddressedJob, run_savepoint
-
-    asked = AddressedJob(job, jobmanager, configuration, timeout)
-    run_savepoint(asked, target, kind)
+    _tell(_addressed(job, jobmanager, configuration, timeout).savepoint(target, kind))
 
 
 def stop(  # noqa: PLR0913, PLR0917 - as above
@@ -162,10 +163,8 @@ def stop(  # noqa: PLR0913, PLR0917 - as above
     properties_file: PropertiesFile = None,
 ) -> None:
     """Stop a running job at the end of its epoch, with a savepoint where there is a place for it."""
-    from headrace.cli.jobs import AddressedJob, run_stop
-
-    asked = AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout)
-    run_stop(asked, savepoint_path, kind, drains=drain)
+    addressed = _addressed(job, jobmanager, configuration_of(define, properties_file), timeout)
+    _tell(addressed.stop(savepoint_path, kind, drains=drain))
 
 
 def cancel(
@@ -176,9 +175,7 @@ def cancel(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Cancel a running job; it gives up the epoch that runs, or, asked by its directory, ends behind it."""
-    from headrace.cli.jobs import AddressedJob, run_cancel
-
-    run_cancel(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout))
+    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).cancel())
 
 
 def checkpoint(
@@ -189,9 +186,7 @@ def checkpoint(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Have a running job complete an epoch, and so a checkpoint, at once, and print its number."""
-    from headrace.cli.jobs import AddressedJob, run_checkpoint
-
-    run_checkpoint(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout))
+    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).checkpoint())
 
 
 def release(
@@ -202,9 +197,7 @@ def release(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Have a running job publish the epoch that it holds back since records violate an expectation."""
-    from headrace.cli.jobs import AddressedJob, run_release
-
-    run_release(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout))
+    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).release())
 
 
 def rescale(
@@ -218,9 +211,21 @@ def rescale(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
-    from headrace.cli.jobs import AddressedJob, run_rescale
+    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).rescale(parallelism))
 
-    run_rescale(AddressedJob(job, jobmanager, configuration_of(define, properties_file), timeout), parallelism)
+
+def _addressed(job: str | None, address: str | None, configuration: "Configuration", timeout: float) -> "AddressedJob":
+    from headrace.cli.jobs import addressed_job
+
+    return addressed_job(job, address, configuration, timeout)
+
+
+def _tell(outcome: str) -> None:
+    from rich.text import Text
+
+    from headrace.cli.output import output
+
+    output().print(Text(outcome), soft_wrap=True)
 
 
 COMMANDS: Final[Mapping[str, Callable[..., None]]] = {

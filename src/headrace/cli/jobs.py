@@ -1,23 +1,24 @@
 """``headrace list``, ``info``, ``stop`` and the like: ask jobs that are served, or by their checkpoint directories."""
 
+from __future__ import annotations
+
 import re
 import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rich.text import Text
 
-from headrace.cli import savepoint as by_directory
 from headrace.cli.output import new_table, output
+from headrace.cli.savepoint import JobInDirectory, place, tell
 from headrace.cli.settings import SavepointKind
 from headrace.common import options, wording
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.savepoints import EMPTY_PLACE
-from headrace.savepoint.requests import JobRequest
 from headrace.server import archives
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.dashboard.findings import Finding, findings
@@ -31,40 +32,103 @@ _ENDED: Final = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
 _RUNNING: Final = ("RUNNING", "RESTARTING")
 
 
-@dataclass(frozen=True, slots=True)
-class AddressedJob:
-    """Which job is asked for something.
+class AddressedJob(Protocol):
+    """A job that is asked for something; each method returns what is printed of the outcome."""
 
-    Attributes:
+    def savepoint(self, target: str | None, kind: SavepointKind | None) -> str:
+        """Have it take a savepoint; returns where that is."""
+
+    def stop(self, target: str | None, kind: SavepointKind | None, *, drains: bool) -> str:
+        """Have it stop; returns where its savepoint is."""
+
+    def cancel(self) -> str:
+        """Have it give up."""
+
+    def checkpoint(self) -> str:
+        """Have it complete an epoch at once; returns the number."""
+
+    def release(self) -> str:
+        """Have it publish the epoch that it holds back; returns the number."""
+
+    def rescale(self, parallelism: int) -> str:
+        """Have it go on at another parallelism."""
+
+
+def addressed_job(job: str | None, address: str | None, configuration: Configuration, timeout: float) -> AddressedJob:
+    """The job that a command is about.
+
+    Args:
         job: its id, or its checkpoint directory; None for the only one that there is.
         address: where it is served; None for somewhere on this machine.
         configuration: how servers and storages are reached.
         timeout: how many seconds it has.
+
+    Raises:
+        ConfigurationError: when a server is to have a job by its directory.
     """
+    if job is None or _JOB_ID.fullmatch(job):
+        return ServedJob(job, address, configuration, timeout)
+    if address is not None:
+        raise ConfigurationError(
+            f"{job!r} is no id of a job, which has 32 hexadecimal digits: with -m headrace list shows them"
+        )
+    return JobInDirectory(job, configuration, timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedJob:
+    """A job that is asked by the server that shows it; attributes are the arguments of :func:`addressed_job`."""
 
     job: str | None
     address: str | None
     configuration: Configuration
     timeout: float
 
-    @property
-    def directory(self) -> str | None:
-        """The checkpoint directory by which it is asked; None where a server is."""
-        if self.job is None or _JOB_ID.fullmatch(self.job):
-            return None
-        if self.address is not None:
-            raise ConfigurationError(
-                f"{self.job!r} is no id of a job, which has 32 hexadecimal digits: with -m headrace list shows them"
-            )
-        return self.job
+    def savepoint(self, target: str | None, kind: SavepointKind | None) -> str:
+        body = {"target-directory": self._place(target), "cancel-job": False, "formatType": _format(kind)}
+        return str(self._triggered("POST", "savepoints", "savepoints", body=body)["location"])
 
-    def served(self) -> "RemoteJob":
-        """The job, where it is served.
+    def stop(self, target: str | None, kind: SavepointKind | None, *, drains: bool) -> str:
+        body = {"targetDirectory": self._place(target), "drain": drains, "formatType": _format(kind)}
+        return str(self._triggered("POST", "stop", "savepoints", body=body)["location"])
 
-        Raises:
-            RestClientError: when there is no such job, or more than one.
-        """
+    def cancel(self) -> str:
+        job = self._served()
+        job.client.ask("PATCH", ("jobs", job.id), {"mode": "cancel"})
+        return f"job {job.id} is being cancelled"
+
+    def checkpoint(self) -> str:
+        body = {"checkpointType": "CONFIGURED"}
+        return str(self._triggered("POST", "checkpoints", "checkpoints", body=body)["checkpointId"])
+
+    def release(self) -> str:
+        job = self._served()
+        return str(job.client.ask("POST", ("jobs", job.id, "held-epoch", "release"))["epoch"])
+
+    def rescale(self, parallelism: int) -> str:
+        self._triggered("PATCH", "rescaling", "rescaling", {"parallelism": parallelism})
+        return f"the job goes on at parallelism {parallelism}"
+
+    def _served(self) -> RemoteJob:
         return served_job(self.job, self.address, self.configuration)
+
+    def _triggered(
+        self, method: str, what: str, outcome: str, query: dict[str, object] | None = None, body: Any = None
+    ) -> Any:
+        """Ask a job for something, and wait for the outcome."""
+        job = self._served()
+        trigger = job.client.ask(method, ("jobs", job.id, what), query, body)["request-id"]
+        held = job.client.get("jobs", job.id, "held-epoch")["epoch"]
+        if held is not None:
+            tell(f"waiting: epoch {held} is held back until headrace release publishes it; headrace info says why")
+        return job.client.outcome("jobs", job.id, outcome, trigger, timeout=self.timeout)
+
+    def _place(self, target: str | None) -> str | None:
+        """Return where a savepoint is made, as the job finds it; None where the job's configuration says it."""
+        if target is not None and not target.strip():
+            raise ConfigurationError(EMPTY_PLACE)
+        where = target or self.configuration.get(options.SAVEPOINT_DIR)
+        return place(where) if where else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,77 +247,6 @@ def run_logs(
         time.sleep(_FOLLOW_SECONDS)
 
 
-def run_savepoint(asked: AddressedJob, target: str | None, kind: SavepointKind | None) -> None:
-    """Have a savepoint taken, and print where it is."""
-    if asked.directory is not None:
-        request = JobRequest("", kind or "canonical", needs_savepoint=True)
-        by_directory.run_savepoint(asked.directory, target, request, asked.configuration, asked.timeout)
-        return
-    body = {"target-directory": _target(asked, target), "cancel-job": False, "formatType": _format(kind)}
-    _print(_triggered(asked, "POST", "savepoints", "savepoints", body=body)["location"])
-
-
-def run_stop(asked: AddressedJob, target: str | None, kind: SavepointKind | None, *, drains: bool) -> None:
-    """Have a job stop, and print where its savepoint is."""
-    if asked.directory is not None:
-        request = JobRequest("", kind or "canonical", stops=True, drains=drains, needs_savepoint=kind is not None)
-        by_directory.run_savepoint(asked.directory, target, request, asked.configuration, asked.timeout)
-        return
-    body = {"targetDirectory": _target(asked, target), "drain": drains, "formatType": _format(kind)}
-    _print(_triggered(asked, "POST", "stop", "savepoints", body=body)["location"])
-
-
-def run_cancel(asked: AddressedJob) -> None:
-    """Have a job give up."""
-    if asked.directory is not None:
-        by_directory.run_cancel(asked.directory, asked.configuration, asked.timeout)
-        return
-    job = asked.served()
-    job.client.ask("PATCH", ("jobs", job.id), {"mode": "cancel"})
-    _print(f"job {job.id} is being cancelled")
-
-
-def run_checkpoint(asked: AddressedJob) -> None:
-    """Have a job complete an epoch at once, and print its number."""
-    if asked.directory is not None:
-        by_directory.run_checkpoint(asked.directory, asked.configuration, asked.timeout)
-        return
-    body = {"checkpointType": "CONFIGURED"}
-    _print(str(_triggered(asked, "POST", "checkpoints", "checkpoints", body=body)["checkpointId"]))
-
-
-def run_release(asked: AddressedJob) -> None:
-    """Have a job publish the epoch that it holds back, and print its number."""
-    if asked.directory is not None:
-        by_directory.run_release(asked.directory, asked.configuration, asked.timeout)
-        return
-    job = asked.served()
-    _print(str(job.client.ask("POST", ("jobs", job.id, "held-epoch", "release"))["epoch"]))
-
-
-def run_rescale(asked: AddressedJob, parallelism: int) -> None:
-    """Have a job go on at another parallelism."""
-    if asked.directory is not None:
-        by_directory.run_rescale(asked.directory, parallelism, asked.configuration, asked.timeout)
-        return
-    _triggered(asked, "PATCH", "rescaling", "rescaling", {"parallelism": parallelism})
-    _print(f"the job goes on at parallelism {parallelism}")
-
-
-def _triggered(
-    asked: AddressedJob, method: str, what: str, outcome: str, query: dict[str, object] | None = None, body: Any = None
-) -> Any:
-    """Ask a job for something, and wait for the outcome."""
-    job = asked.served()
-    trigger = job.client.ask(method, ("jobs", job.id, what), query, body)["request-id"]
-    held = job.client.get("jobs", job.id, "held-epoch")["epoch"]
-    if held is not None:
-        by_directory.tell(
-            f"waiting: epoch {held} is held back until headrace release publishes it; headrace info says why"
-        )
-    return job.client.outcome("jobs", job.id, outcome, trigger, timeout=asked.timeout)
-
-
 def served_job(job: str | None, address: str | None, configuration: Configuration) -> RemoteJob:
     """A job that is served, by its id, or the only one that runs.
 
@@ -315,14 +308,6 @@ def _clients(address: str | None, configuration: Configuration) -> list[RestClie
     if address is not None:
         return [RestClient.at(address, configuration)]
     return [RestClient.at(each.address, configuration, each.token_file) for each in known_servers()]
-
-
-def _target(asked: AddressedJob, target: str | None) -> str | None:
-    """Return where a savepoint is made, as the job finds it; None where the job's configuration says it."""
-    if target is not None and not target.strip():
-        raise ConfigurationError(EMPTY_PLACE)
-    where = target or asked.configuration.get(options.SAVEPOINT_DIR)
-    return by_directory.place(where) if where else None
 
 
 def _format(kind: SavepointKind | None) -> str:

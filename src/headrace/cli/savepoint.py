@@ -1,7 +1,7 @@
 """``headrace savepoint``, ``stop`` and the like by the checkpoint directory of a job that runs elsewhere."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.checkpoint.directory import has_begun, may_begin
+from headrace.cli.output import output
+from headrace.cli.settings import SavepointKind
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import SavepointError
@@ -25,65 +27,64 @@ _START_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 
-def run_savepoint(
-    directory: str, target: str | None, request: JobRequest, configuration: Configuration, timeout: float
-) -> None:
-    """Have a job take a savepoint, or stop, and print where the savepoint is.
+@dataclass(frozen=True, slots=True)
+class JobInDirectory:
+    """A job that runs elsewhere, asked by files in its checkpoint directory.
 
-    Args:
-        directory: the job's checkpoint directory.
-        target: where the savepoint is made; the configuration's place when left out.
-        request: what is wanted besides.
+    Attributes:
+        directory: the directory.
         configuration: how storages are reached.
         timeout: how many seconds the job has.
-
-    Raises:
-        SavepointError: when none is taken.
     """
-    if target is not None and not target.strip():
-        raise SavepointError(EMPTY_PLACE)
-    where = target or configuration.get(options.SAVEPOINT_DIR)
-    wanted = replace(request, directory=place(where) if where else "")
-    _print(_answered(directory, wanted, configuration, timeout).savepoint or "the job has stopped")
 
+    directory: str
+    configuration: Configuration
+    timeout: float
 
-def run_rescale(directory: str, parallelism: int, configuration: Configuration, timeout: float) -> None:
-    """Have a job go on at another parallelism; arguments as of :func:`run_savepoint`."""
-    _answered(directory, JobRequest("", parallelism=parallelism), configuration, timeout)
-    _print(f"the job goes on at parallelism {parallelism}")
+    def savepoint(self, target: str | None, kind: SavepointKind | None) -> str:
+        return self._savepoint(target, JobRequest("", kind or "canonical", needs_savepoint=True))
 
+    def stop(self, target: str | None, kind: SavepointKind | None, *, drains: bool) -> str:
+        needs_savepoint = kind is not None
+        wanted = JobRequest("", kind or "canonical", stops=True, drains=drains, needs_savepoint=needs_savepoint)
+        return self._savepoint(target, wanted)
 
-def run_cancel(directory: str, configuration: Configuration, timeout: float) -> None:
-    """Have a job give up; arguments as of :func:`run_savepoint`."""
-    _answered(directory, JobRequest("", cancels=True), configuration, timeout)
-    _print("the job is cancelled")
+    def cancel(self) -> str:
+        self._answered(JobRequest("", cancels=True))
+        return "the job is cancelled"
 
+    def checkpoint(self) -> str:
+        return str(self._answered(JobRequest("", checkpoints=True)).checkpoint)
 
-def run_checkpoint(directory: str, configuration: Configuration, timeout: float) -> None:
-    """Have a job complete an epoch at once, and print its number; arguments as of :func:`run_savepoint`."""
-    _print(str(_answered(directory, JobRequest("", checkpoints=True), configuration, timeout).checkpoint))
+    def release(self) -> str:
+        return str(self._answered(JobRequest("", releases=True)).checkpoint)
 
+    def rescale(self, parallelism: int) -> str:
+        self._answered(JobRequest("", parallelism=parallelism))
+        return f"the job goes on at parallelism {parallelism}"
 
-def run_release(directory: str, configuration: Configuration, timeout: float) -> None:
-    """Have a job publish the epoch that it holds back, and print its number; arguments as of :func:`run_savepoint`."""
-    _print(str(_answered(directory, JobRequest("", releases=True), configuration, timeout).checkpoint))
+    def _savepoint(self, target: str | None, request: JobRequest) -> str:
+        if target is not None and not target.strip():
+            raise SavepointError(EMPTY_PLACE)
+        where = target or self.configuration.get(options.SAVEPOINT_DIR)
+        wanted = replace(request, directory=place(where) if where else "")
+        return self._answered(wanted).savepoint or "the job has stopped"
+
+    def _answered(self, wanted: JobRequest) -> JobAnswer:
+        storage = open_storage(self.directory, options=self.configuration.storage_options())
+        _wait_for_begin(storage, min(self.timeout, _START_SECONDS))
+        waiting = partial(tell, f"waiting for the job in {storage} to take the request, {self.timeout:g} s at most")
+        answer = ask(storage, wanted, accept_seconds=self.timeout, timeout_seconds=self.timeout, still_waiting=waiting)
+        if answer.error:
+            raise SavepointError(answer.error)
+        return answer
 
 
 def run_dispose(savepoint: str, configuration: Configuration) -> None:
     """Remove a savepoint."""
     open_ = partial(open_storage, options=configuration.storage_options())
     kept = dispose(open_(place(savepoint)), open_)
-    _print(f"{savepoint} is disposed of" + (f"; {kept}" if kept else ""))
-
-
-def _answered(directory: str, wanted: JobRequest, configuration: Configuration, timeout: float) -> JobAnswer:
-    storage = open_storage(directory, options=configuration.storage_options())
-    _wait_for_begin(storage, min(timeout, _START_SECONDS))
-    waiting = partial(tell, f"waiting for the job in {storage} to take the request, {timeout:g} s at most")
-    answer = ask(storage, wanted, accept_seconds=timeout, timeout_seconds=timeout, still_waiting=waiting)
-    if answer.error:
-        raise SavepointError(answer.error)
-    return answer
+    output().print(Text(f"{savepoint} is disposed of" + (f"; {kept}" if kept else "")), soft_wrap=True)
 
 
 def _wait_for_begin(directory: Folder, seconds: float) -> None:
@@ -117,7 +118,3 @@ def tell(text: str) -> None:
 def place(location: str) -> str:
     """The place as the job finds it, whose working directory is another one."""
     return location if "://" in location else str(Path(location).absolute())
-
-
-def _print(text: str) -> None:
-    Console().print(Text(text), soft_wrap=True)
