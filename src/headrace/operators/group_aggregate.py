@@ -17,11 +17,11 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import Aggregator, AggregatorList, GroupedRows
 from headrace.operators.aggregates.simple import KeyField
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.distinct_values import distinct_values, store_names
 from headrace.operators.mini_batch import accumulators_of_records, in_order_of_leaving, merged_in_mini_batches, parts_of
-from headrace.operators.waiting import WaitingBatches
+from headrace.operators.waiting import BufferingOperator, TakenBatches
 from headrace.operators.window.columnar.accumulators import Accumulators, ArrivalCounter, Chunk, accumulators_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.state.evolution import OTHER_UID
@@ -54,7 +54,7 @@ _INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = (
 )
 
 
-class GroupAggregateOperator(KeyedOperator):
+class GroupAggregateOperator(BufferingOperator):
     """Emits the changelog that Flink's ``GroupAggFunction`` emits, which sees one record at a time.
 
     The first record of a key makes an insertion, each one after it an update, unless the result stays the same, and the
@@ -86,15 +86,13 @@ class GroupAggregateOperator(KeyedOperator):
         mini_batch: MiniBatch | None = None,
         nothing: list[pa.Array] | None = None,
     ) -> None:
-        super().__init__()
-        self.user_code = layout.aggregators.user_code
+        super().__init__(_WAITING_ROWS, layout.aggregators.user_code)
         self._layout = layout
         self._aggregators = layout.aggregators
         self._update_before = update_before
         self._is_batch, self._nothing = is_batch, nothing
         self._mini_batch = None if is_batch else mini_batch
         self._ttl, self._now = ttl, MIN_WATERMARK
-        self._waiting: WaitingBatches[Any] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
         layout = self._layout
@@ -113,8 +111,8 @@ class GroupAggregateOperator(KeyedOperator):
         self._distinct = distinct_values(context, layout.codec, layout.aggregators)
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
         self._watermark = scope.watermark
-        self._waiting.forget()
         self._arrivals = ArrivalCounter(scope.epoch)
         self._now = scope.processing_time if self._ttl else MIN_WATERMARK
         self._table.begin_epoch(self._now)
@@ -124,15 +122,11 @@ class GroupAggregateOperator(KeyedOperator):
     def process(self, input_index: int, batch: Batch) -> None:
         if input_index != ACCUMULATORS_INPUT:
             super().process(input_index, batch)
-        elif len(batch) and self._waiting.add(input_index, batch):
-            self._add_waiting()
-
-    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        if self._waiting.add(input_index, batch):
-            self._add_waiting()
+        elif len(batch):
+            self.buffer(input_index, batch)
 
     def advance_watermark(self, watermark: int) -> None:
-        self._add_waiting()
+        self.handle_waiting()
         if self._is_batch and watermark == MAX_WATERMARK > self._watermark:
             self._emit_all()
         self._watermark = watermark
@@ -143,10 +137,7 @@ class GroupAggregateOperator(KeyedOperator):
         for values in self._distinct:
             values.end_epoch()
 
-    def _add_waiting(self) -> None:
-        taken = self._waiting.take()
-        if not taken.batches:
-            return
+    def handle_taken(self, taken: TakenBatches[Any]) -> None:
         if self._mini_batch is None:
             (batch,) = (batch for _, batch in taken.in_stretches())
             self._add(_SignedRecords(self._aggregators, batch, self._chunk(batch)))

@@ -1,7 +1,8 @@
 """Records that wait: for others, since as many at once cost less; or until event time has come to their timestamps.
 
 :class:`WaitingBatches` holds records of one or two inputs in memory. Whoever has them takes them when they are many,
-and whenever event time goes on at the end of a stretch of input, so that none waits when an epoch ends.
+and whenever event time goes on at the end of a stretch of input, so that none waits when an epoch ends. What operators
+do with nothing else to say of that is :class:`BufferingOperator`.
 
 :class:`WaitingForEventTime` holds records of one input over epochs. What waits when one ends goes into state: as rows
 of a sorted table, or as entries of a broadcast map.
@@ -22,7 +23,7 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.operators.base import KeyedBatch, concat_keyed, keys_of
+from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, UserCode, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.evolution import RenamedFields
 from headrace.state.keys import KeyColumn
@@ -128,6 +129,47 @@ class WaitingBatches(Generic[_AnyBatch]):
         taken = TakenBatches(self._batches)
         self.forget()
         return taken
+
+
+class BufferingOperator(KeyedOperator):
+    """Buffers the records of its inputs until there are many or event time advances, and handles them together.
+
+    Results are those of one record after the other; many at once cost less. None waits when an epoch ends.
+
+    Args:
+        most_rows: so many records are many.
+        user_code: the functions of the user that it calls.
+    """
+
+    def __init__(self, most_rows: int, user_code: Sequence[UserCode] = ()) -> None:
+        super().__init__()
+        self.user_code = user_code
+        self._waiting: WaitingBatches[Any] = WaitingBatches(most_rows, are_stored=True)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._waiting.forget()
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        self.buffer(input_index, batch)
+
+    def buffer(self, input_index: int, batch: Batch) -> None:
+        """Buffer records of one input, and handle all that wait if there are many now."""
+        if self._waiting.add(input_index, batch):
+            self.handle_waiting()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self.handle_waiting()
+        super().advance_watermark(watermark)
+
+    def handle_waiting(self) -> None:
+        """Handle what waits, if anything does."""
+        taken = self._waiting.take()
+        if taken.batches:
+            self.handle_taken(taken)
+
+    @abstractmethod
+    def handle_taken(self, taken: TakenBatches[Any]) -> None:
+        """Handle records that have waited, of which there is at least one."""
 
 
 STORE: Final = "in-event-time-order"

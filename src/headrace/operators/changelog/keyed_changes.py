@@ -15,9 +15,9 @@ from headrace.common.arrays import gather
 from headrace.common.batch import Batch, Kinds, take_back
 from headrace.common.columns import schema_of
 from headrace.common.types import RowKind
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
-from headrace.operators.waiting import WaitingBatches
+from headrace.operators.waiting import BufferingOperator, TakenBatches
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_keys, in_order
 
@@ -129,11 +129,10 @@ class Changes:
         )
 
 
-class KeyedChangesOperator(KeyedOperator):
+class KeyedChangesOperator(BufferingOperator):
     """Processes the records of each key with the stored rows of the key, and emits changes.
 
-    Results are those of processing one record after the other in the order of arrival. Records are buffered only so
-    that many are processed at once: until a stretch of input ends, or until there are many.
+    Results are those of processing one record after the other in the order of arrival.
 
     Args:
         input_type: the type of the records, which are stored as they are.
@@ -148,10 +147,9 @@ class KeyedChangesOperator(KeyedOperator):
     def __init__(
         self, input_type: TypeInformation, output_type: TypeInformation, codec: KeyCodec, *, ttl: int = 0
     ) -> None:
-        super().__init__()
+        super().__init__(_WAITING_ROWS)
         self._input_type, self._output_type = input_type, output_type
         self._codec, self._ttl = codec, ttl
-        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
     @abstractmethod
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
@@ -168,24 +166,13 @@ class KeyedChangesOperator(KeyedOperator):
         self._rows = RowsOfKeys(context, self.store, self.what, self._codec, schema, self._ttl)
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        self._waiting.forget()
+        super().begin_epoch(scope)
         self._rows.begin_epoch(scope.processing_time)
-
-    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        if self._waiting.add(0, batch):
-            self._handle_waiting()
-
-    def advance_watermark(self, watermark: int) -> None:
-        self._handle_waiting()
-        super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
         self._rows.end_epoch()
 
-    def _handle_waiting(self) -> None:
-        taken = self._waiting.take()
-        if not taken.batches:
-            return
+    def handle_taken(self, taken: TakenBatches[KeyedBatch]) -> None:
         arrived = self._arrived(concat_keyed(taken.batches))
         found, left = self.changes(arrived)
         self._remember(arrived, left)

@@ -22,7 +22,7 @@ from headrace.operators.changelog.over.frames import OrderedRows, framed
 from headrace.operators.changelog.over.functions import OverFunctions, row_numbers
 from headrace.operators.changelog.pending_rows import DueRows
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
-from headrace.operators.waiting import WaitingBatches
+from headrace.operators.waiting import BufferingOperator, TakenBatches
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Segments, group_keys, in_order
@@ -273,7 +273,7 @@ class EventTimeOverOperator(EventTimeOperator):
         self._before.end_epoch()
 
 
-class ProcessingTimeOverOperator(KeyedOperator):
+class ProcessingTimeOverOperator(BufferingOperator):
     """Functions over frames in processing time: rows are emitted as they arrive, and have no peers.
 
     Args:
@@ -286,36 +286,23 @@ class ProcessingTimeOverOperator(KeyedOperator):
     def __init__(
         self, functions: OverFunctions, output_type: TypeInformation, codec: KeyCodec, *, ttl: int = 0
     ) -> None:
-        super().__init__()
-        self.user_code = functions.aggregators.user_code
+        super().__init__(1 << 18, functions.aggregators.user_code)
         self._functions, self._output_type = functions, output_type
         self._before = RowsBefore(functions, codec, ttl)
-        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(1 << 18, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
         check_stores(context, [_BEFORE, _SUMS])
         self._before.open(context)
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        self._waiting.forget()
+        super().begin_epoch(scope)
         self._now, self._arrivals = scope.processing_time, ArrivalCounter(scope.epoch)
         self._before.begin_epoch(scope.processing_time)
-
-    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        if self._waiting.add(0, batch):
-            self._handle_waiting()
-
-    def advance_watermark(self, watermark: int) -> None:
-        self._handle_waiting()
-        super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
         self._before.end_epoch()
 
-    def _handle_waiting(self) -> None:
-        taken = self._waiting.take()
-        if not taken.batches:
-            return
+    def handle_taken(self, taken: TakenBatches[KeyedBatch]) -> None:
         batch = concat_keyed(taken.batches)
         keys = batch.keys
         groups = group_keys(keys.hashes, keys.values)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.common.batch import Kinds, take_back
 from headrace.common.columns import schema_of
-from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.changes import JoinChanges, changes_of
@@ -27,7 +27,7 @@ from headrace.operators.join.regular.stored_rows import (
     no_rows,
 )
 from headrace.operators.join.results import NOBODY
-from headrace.operators.waiting import TakenBatches, WaitingBatches
+from headrace.operators.waiting import BufferingOperator, TakenBatches
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_keys, sorted_by
@@ -43,7 +43,7 @@ _WAITING_ROWS: Final = 1 << 16
 _STORES: Final = ("join-rows-left", "join-rows-right")
 
 
-class RegularJoinOperator(KeyedOperator):
+class RegularJoinOperator(BufferingOperator):
     """Joins two keyed changelogs.
 
     Results are those of processing one record after the other, in the order of arrival.
@@ -63,11 +63,10 @@ class RegularJoinOperator(KeyedOperator):
         *,
         joins_itself: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(_WAITING_ROWS)
         self._joins_itself = joins_itself
         self._definition, self._codec, self._states = definition, codec, states
         self._changes = changes_of(definition.join_type)
-        self._waiting: WaitingBatches[KeyedBatch] = WaitingBatches(_WAITING_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:
         check_stores(context, _STORES)
@@ -82,28 +81,18 @@ class RegularJoinOperator(KeyedOperator):
         ]
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
         self._numbers = ArrivalCounter(scope.epoch)
-        self._waiting.forget()
         for side in self._stored:
             side.begin_epoch(scope.processing_time)
-
-    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        if self._waiting.add(input_index, batch):
-            self._handle_waiting()
-
-    def advance_watermark(self, watermark: int) -> None:
-        self._handle_waiting()
-        super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
         for side in self._stored:
             side.end_epoch()
 
-    def _handle_waiting(self) -> None:
-        taken = self._waiting.take()
-        if taken.batches:
-            records = _Records.of(taken)
-            self._handle(records.in_turn() if self._joins_itself else records)
+    def handle_taken(self, taken: TakenBatches[KeyedBatch]) -> None:
+        records = _Records.of(taken)
+        self._handle(records.in_turn() if self._joins_itself else records)
 
     def _handle(self, records: _Records) -> None:
         left, right = self._rows(records, LEFT), self._rows(records, RIGHT)
