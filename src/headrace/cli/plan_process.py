@@ -10,7 +10,7 @@ from headrace.cli.run import run_script
 from headrace.cli.sql.client import SqlClient, tables_with
 from headrace.client.defaults import GraphCaptured, capture_graphs
 from headrace.common.errors import HeadraceError
-from headrace.plan.told_plan import plan_to_document
+from headrace.plan.plan_document import plan_to_document
 from headrace.server.cluster.processes import PLAN, TASK, JobTask
 
 

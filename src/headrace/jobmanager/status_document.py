@@ -21,14 +21,14 @@ from headrace.common.errors import HeadraceError
 from headrace.jobmanager.metrics import MetricKey, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import JobPlan
-from headrace.plan.told_plan import plan_of_document, plan_to_document
+from headrace.plan.plan_document import plan_of_document, plan_to_document
 
 FORMAT: Final = 1
 """Of the documents that are written; larger ones are of later versions, which may have changed what fields mean."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToldProgress(WatermarkProgress):
+class DescribedProgress(WatermarkProgress):
     """Event time in a job that others have told of.
 
     Attributes:
@@ -181,7 +181,7 @@ class _DocumentReader:
         )
         splits = tuple(self.read(SplitProgress, each) for each in value["splits"])
         reached = self.read(Mapping[MetricKey, int], value["reached"])
-        return ToldProgress(self._plan, manifest, splits, frozenset(value["ended"]), reached)
+        return DescribedProgress(self._plan, manifest, splits, frozenset(value["ended"]), reached)
 
 
 def _error(value: Mapping[str, str]) -> BaseException:

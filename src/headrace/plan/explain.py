@@ -27,12 +27,15 @@ output).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from headrace.common.errors import UnsupportedOperationError
 from headrace.graph.diagram import Arrow, Box, Diagram, DiagramFrame, count_of, node_document, ship_label
-from headrace.graph.told_spec import ToldSpec
+from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema
 from headrace.graph.window_specs import LocalAggregateSpec
+from headrace.operators.base import Operator
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 from headrace.plan.window_paths import path_of, windows_of
 from headrace.state.protocols import names_of
@@ -78,7 +81,7 @@ def notes_of(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
     not its stage's.
     """
     spec = operator.node.spec
-    if isinstance(spec, ToldSpec):
+    if isinstance(spec, DescribedSpec):
         yield from spec.notes
         return
     if operator.state_kinds:
@@ -191,3 +194,30 @@ def _edge(edge: PlannedEdge) -> dict[str, object]:
         "key": None if edge.key is None else edge.key.label,
         "side_output": edge.side_output,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedSpec(OperatorSpec):
+    """An operator of a job whose program is not here.
+
+    Attributes:
+        notes: what plans say of it beside its name and uid.
+        ends: whether it is a sink.
+    """
+
+    notes: tuple[str, ...]
+    ends: bool
+
+    @property
+    def is_sink(self) -> bool:
+        return self.ends
+
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        raise self._unknown()
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        raise self._unknown()
+
+    @staticmethod
+    def _unknown() -> UnsupportedOperationError:
+        return UnsupportedOperationError("the job was read from what is told of it: it can be shown, and not run")

@@ -21,7 +21,7 @@ from typing import Final
 from headrace.common.errors import InfrastructureError, InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.plan.job_plan import JobPlan
-from headrace.plan.told_plan import plan_of_document
+from headrace.plan.plan_document import plan_of_document
 from headrace.savepoint.requests import JobProcess
 from headrace.server.client import RestClient
 from headrace.server.cluster.records import StartedProcess

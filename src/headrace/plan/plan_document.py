@@ -15,8 +15,7 @@ from headrace.common.typeinfo import Types
 from headrace.graph import partitioning as known
 from headrace.graph.partitioning import KeySelection, Partitioning, Receivers, Routed, Sending
 from headrace.graph.stream_graph import Edge, Node
-from headrace.graph.told_spec import ToldSpec
-from headrace.plan.explain import notes_of
+from headrace.plan.explain import DescribedSpec, notes_of
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 from headrace.state.evolution import NOTHING_RENAMED
 from headrace.state.keys import KeyCodec, KeyColumn
@@ -127,7 +126,7 @@ def _operator(document: Mapping[str, Any], stage: int, edges: list[PlannedEdge])
     inputs = tuple(edge for edge in edges if edge.target == number)
     node = Node(
         id=number,
-        spec=ToldSpec(tuple(document["notes"]), document["is_sink"]),
+        spec=DescribedSpec(tuple(document["notes"]), document["is_sink"]),
         name=document["name"],
         inputs=tuple(Edge(each.source, each.partitioning, each.side_output, each.input_index) for each in inputs),
         uid=uid if document["has_explicit_uid"] else None,
