@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from benchmarks.patterns import EXPRESSIONS, FUNCTIONS, PricedEvent
 from headrace.cep import Pattern, PatternProcessFunction, PatternRule
-from headrace.cep.compiler import compile_pattern
-from headrace.cep.rules import PatternRuleReader
+from headrace.cep.rules import PatternRuleReader, compiled
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
@@ -111,7 +110,7 @@ def measure(name: str, pattern: Pattern[PricedEvent] | Sequence[PatternRule], gi
     function = PatternFunction(count, Types.LONG(), {}, handles_timeout=False, has_timestamps=True)
     patterns: PatternsAtWork
     if isinstance(pattern, Pattern):
-        patterns = FixedPattern(compile_pattern(pattern), EVENT)
+        patterns = FixedPattern(compiled(pattern, EVENT), EVENT)
     else:
         patterns = ChangingPatterns(PatternRuleReader(EVENT), Types.STRING(), EVENT)
     operator = PatternOperator(patterns, function, (), EVENT, PatternSettings())

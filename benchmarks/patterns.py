@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headrace.cep import AfterMatchSkipStrategy, ConditionContext, Pattern
 from headrace.common import Duration
-from headrace.expressions import Expression, col
+from headrace.expressions import Expression, col, last
 
 _WITHIN = Duration.of_seconds(10)
 
@@ -28,6 +28,7 @@ class PricedEvent(Protocol):
 
 
 _Condition = Expression | Callable[[PricedEvent], bool]
+_Iterative = Expression | Callable[[PricedEvent, ConditionContext], bool]
 
 
 def is_small(event: PricedEvent) -> bool:
@@ -66,9 +67,9 @@ def _small_then_large(small: _Condition, large: _Condition) -> Pattern[PricedEve
     return begun.where(small).followed_by("large").where(large).within(_WITHIN)
 
 
-def _falling_then_rising() -> Pattern[PricedEvent]:
+def _falling_then_rising(fall: _Iterative, rise: _Iterative) -> Pattern[PricedEvent]:
     begun: Pattern[PricedEvent] = Pattern.begin("start", AfterMatchSkipStrategy.skip_past_last_event())
-    return begun.next("down").where(falls).one_or_more().consecutive().next("up").where(rises)
+    return begun.next("down").where(fall).one_or_more().consecutive().next("up").where(rise)
 
 
 def _failures_then_success(fails: _Condition, succeeds: _Condition) -> Pattern[PricedEvent]:
@@ -78,6 +79,9 @@ def _failures_then_success(fails: _Condition, succeeds: _Condition) -> Pattern[P
 
 EXPRESSIONS: dict[str, Callable[[], Pattern[PricedEvent]]] = {
     "small-large": lambda: _small_then_large(col("price") < 10.0, col("price") >= 90.0),
+    "falling": lambda: _falling_then_rising(
+        col("price") < last("start", "down").price, col("price") > last("down").price
+    ),
     "failures": lambda: _failures_then_success(~col("ok"), col("ok")),
     "rare": lambda: _small_then_large(col("price") < 0.1, col("price") >= 90.0),
 }
@@ -85,7 +89,7 @@ EXPRESSIONS: dict[str, Callable[[], Pattern[PricedEvent]]] = {
 
 FUNCTIONS: dict[str, Callable[[], Pattern[PricedEvent]]] = {
     "small-large": lambda: _small_then_large(is_small, is_large),
-    "falling": _falling_then_rising,
+    "falling": lambda: _falling_then_rising(falls, rises),
     "failures": lambda: _failures_then_success(is_not_ok, is_ok),
 }
 """Patterns whose conditions are Python functions, by name; those of ``falling`` look at what was taken before."""

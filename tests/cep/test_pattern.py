@@ -250,7 +250,7 @@ def test_an_automaton_travels() -> None:
     assert automaton.states[automaton.start].kind is StateKind.START
     assert automaton.window == 10
     assert len(automaton.event_conditions) == 1
-    assert len(automaton.iterative_conditions()) == 1
+    assert len(automaton.iterative_calls()) == 1
 
 
 def test_windows_that_change_nothing_are_told() -> None:

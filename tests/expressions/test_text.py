@@ -25,6 +25,13 @@ from headrace.expressions.text import parse_expression
             'when(col("a") > 1).then("x").when(col("b")).then("y").otherwise("z") == "x"',
         ),
         ("coalesce(a, b) > lit(0)", 'coalesce(col("a"), col("b")) > lit(0)'),
+        ("price < last('fall').price", 'col("price") < last("fall").price'),
+        ("price < last().field('unit price')", 'col("price") < last().field("unit price")'),
+        ("first('a', 'b', offset=1).name.upper() == 'X'", 'first("a", "b", offset=1).name.upper() == "X"'),
+        (
+            "count_of('a') > 1 and sum_of('a', price * 2) < avg_of('b', 'price')",
+            '(count_of("a") > 1) & (sum_of("a", col("price") * 2) < avg_of("b", col("price")))',
+        ),
     ],
 )
 def test_words_of_python(text: str, shown: str) -> None:
@@ -49,6 +56,11 @@ def test_words_of_python(text: str, shown: str) -> None:
         ("a in b", "in takes a list of values"),
         ("a == None", "None in an expression"),
         ("when(a)", "wants .then"),
+        ("price < last('a')", "is a whole event: name a field of it"),
+        ("last(a).price > 1", "takes the name of a stage in quotes"),
+        ("last('a').price() > 1", "there is no method 'price'"),
+        ("last('a', offset=-1).price > 1", "offset cannot be negative"),
+        ("sum_of('a', last('b').price) > 1", "computes of the fields of each event"),
         ("a.substring(x=1)", "unexpected keyword argument"),
         ("1 +" * 20_000 + "1", "characters is too long"),
     ],

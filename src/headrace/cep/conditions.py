@@ -12,14 +12,19 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError, refuse
 from headrace.datastream.functions import FilterFunction, Function
 from headrace.datastream.streams.checks import check_condition
 from headrace.expressions import Expression
+from headrace.expressions.stages import looks_at_stages
 from headrace.expressions.text import parse_expression
+from headrace.expressions.tree import FunctionCall
 from headrace.operators.functions import method_of
 from headrace.operators.pattern.conditions import (
+    And,
     Condition,
     ConditionContext,
     EventCall,
     EventExpression,
     IterativeCall,
+    Or,
+    TakenExpression,
 )
 
 T = TypeVar("T")
@@ -114,7 +119,7 @@ def condition_of(given: Any, method: str) -> Condition:
     if isinstance(given, Condition):
         return given
     if isinstance(given, str | Expression):
-        return EventExpression(_parsed(given) if isinstance(given, str) else given)
+        return _of_expression(_parsed(given) if isinstance(given, str) else given)
     if isinstance(given, FunctionCondition):
         called = method_of(given.function, "filter")
         check_condition(called, "filter()")
@@ -135,6 +140,18 @@ def condition_of(given: Any, method: str) -> Condition:
     check_condition(given, method)
     check_returns(given, method.removesuffix("()"))
     return IterativeCall(given, given) if _takes_context(given, method) else EventCall(given, given)
+
+
+def _of_expression(expression: Expression) -> Condition:
+    """A condition of an expression; parts of it that look at the event alone are conditions of their own."""
+    if not looks_at_stages(expression):
+        return EventExpression(expression)
+    match expression:
+        case FunctionCall("and", (first, second)):
+            return And(_of_expression(first), _of_expression(second))
+        case FunctionCall("or", (first, second)):
+            return Or(_of_expression(first), _of_expression(second))
+    return TakenExpression(expression)
 
 
 def _parsed(text: str) -> Expression:

@@ -16,7 +16,7 @@ from headrace.cep.within_type import WithinType
 from headrace.common.errors import refused
 from headrace.common.other_names import alike
 from headrace.expressions import Expression
-from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventExpression, Or
+from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventExpression, Or, TakenExpression
 from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy, SkipToStage
 
 P = TypeVar("P", bound=PatternDefinition[Any])
@@ -92,7 +92,7 @@ def _text(condition: Condition, stage: PatternDefinition[Any]) -> str:
 
 def _expression(condition: Condition, stage: PatternDefinition[Any]) -> Expression:
     match condition:
-        case EventExpression(Expression() as expression):
+        case EventExpression(Expression() as expression) | TakenExpression(expression):
             return expression
         case And(first, second):
             return _expression(first, stage) & _expression(second, stage)

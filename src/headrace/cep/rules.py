@@ -11,16 +11,17 @@ from typing import Any, Final
 from headrace.cep.compiler import compile_pattern
 from headrace.cep.conditions import Given
 from headrace.cep.pattern import Pattern
-from headrace.common.errors import HeadraceError, InvalidProgramError
+from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, refused
 from headrace.common.other_names import alike
 from headrace.common.pickling import pickle_by_value
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import Row
 from headrace.datastream.streams.checks import bound_condition
 from headrace.expressions import Expression
-from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.conditions import EventExpression
+from headrace.operators.pattern.automaton import Automaton, StateKind
+from headrace.operators.pattern.conditions import Condition, EventExpression, TakenExpression
 from headrace.operators.pattern.rules import RuleChange
+from headrace.operators.pattern.taken_expressions import row_condition
 
 _FIELDS: Final = ("id", "pattern", "conditions", "version")
 
@@ -179,7 +180,23 @@ def compiled(pattern: Pattern[Any], event_type: TypeInformation) -> Automaton:
         for leaf in condition.leaves():
             if isinstance(leaf, EventExpression) and isinstance(leaf.expression, Expression):
                 bound_condition(leaf.expression, event_type, "where")
-    return automaton
+    return _bound(automaton, event_type)
+
+
+def _bound(automaton: Automaton, event_type: TypeInformation) -> Automaton:
+    """The same automaton, with its iterative expressions bound to the type of the events."""
+    stages = tuple(dict.fromkeys(state.stage for state in automaton.states if state.kind is not StateKind.FINAL))
+    bound: dict[Condition, Condition] = {}
+
+    def leaf_bound(leaf: Condition) -> Condition:
+        if isinstance(leaf, TakenExpression) and leaf not in bound:
+            bound[leaf] = row_condition(leaf.expression, event_type, stages)
+        return bound.get(leaf, leaf)
+
+    try:
+        return automaton.with_leaves(leaf_bound)
+    except InvalidTypeError as error:
+        raise refused(f"where: {error}", InvalidTypeError) from None
 
 
 def _rule_of(record: Any) -> PatternRule:

@@ -21,6 +21,7 @@ from headrace.expressions.evaluation import (
     no_value,
 )
 from headrace.expressions.functions import FUNCTIONS, caster, targets_of
+from headrace.expressions.stages import StageAggregate, StageField
 from headrace.expressions.tree import Alias, Case, Cast, Column, Expression, FieldOf, FunctionCall, Literal, Side
 
 
@@ -69,6 +70,20 @@ class BoundCast(Bound):
             return cast(value, self.type.storage_type)
         except pa.ArrowException as error:
             raise no_value(self, error) from error
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Given(Expression):
+    """Stands for what is bound already.
+
+    Attributes:
+        bound: what it stands for.
+    """
+
+    bound: Bound
+
+    def __repr__(self) -> str:
+        return self.bound.text
 
 
 def bind(expression: Expression, record_type: TypeInformation) -> Bound:
@@ -211,6 +226,14 @@ def _alias(alias: Alias, record_type: TypeInformation) -> Bound:
     return bind(alias.argument, record_type)
 
 
+def _given(given: Given, _: TypeInformation) -> Bound:
+    return given.bound
+
+
+def _of_stage(expression: StageField | StageAggregate, _: TypeInformation) -> Bound:
+    raise InvalidTypeError(f"{expression!r}: only conditions of patterns know the events that a stage has taken")
+
+
 _BINDERS: Final[dict[type[Expression], Callable[[Any, TypeInformation], Bound]]] = {
     Column: _column,
     Side: _side,
@@ -220,4 +243,7 @@ _BINDERS: Final[dict[type[Expression], Callable[[Any, TypeInformation], Bound]]]
     FieldOf: _field,
     Case: _case,
     Alias: _alias,
+    Given: _given,
+    StageField: _of_stage,
+    StageAggregate: _of_stage,
 }

@@ -15,7 +15,19 @@ from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.common.other_names import alike
 from headrace.common.typeinfo import Types
 from headrace.expressions.methods import ExpressionMethods
-from headrace.expressions.tree import Case, Expression, When, as_expression, coalesce, col, concat, lit, when
+from headrace.expressions.stages import StageEvent, avg_of, count_of, first, last, max_of, min_of, sum_of
+from headrace.expressions.tree import (
+    Case,
+    Expression,
+    Unfinished,
+    When,
+    as_expression,
+    coalesce,
+    col,
+    concat,
+    lit,
+    when,
+)
 
 _OPERATORS: Final[Mapping[type[ast.AST], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
@@ -44,9 +56,17 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "when": when,
     "coalesce": coalesce,
     "concat": concat,
+    "first": first,
+    "last": last,
+    "count_of": count_of,
+    "sum_of": sum_of,
+    "avg_of": avg_of,
+    "min_of": min_of,
+    "max_of": max_of,
 }
 _METHODS: Final = frozenset(name for name in (*vars(ExpressionMethods), "cast", "field") if not name.startswith("_"))
 _METHODS_OF_CASES: Final = frozenset({"when", "then", "otherwise"})
+_METHODS_OF_EVENTS: Final = frozenset({"field"})
 _TYPES: Final = frozenset(
     {"STRING", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BIG_DEC", "SQL_DATE"}
 )
@@ -125,7 +145,9 @@ class _Reader:
                 options = {str(keyword.arg): self._value(keyword.value) for keyword in keywords}
                 made = self._called(node, function, values, options)
             case ast.Attribute(owner, name):
-                made = self._applied(node, lambda row: row.field(name), self.expression(owner))
+                found = self._value(owner)
+                row = found if isinstance(found, StageEvent) else self.expression(owner)
+                made = self._applied(node, lambda row: row.field(name), row)
             case _:
                 raise self._error(node, "this is no expression over fields")
         return made
@@ -177,7 +199,8 @@ class _Reader:
     def _method(self, node: ast.expr, called: object, name: str) -> Callable[..., Any]:
         known = _METHODS_OF_CASES if isinstance(called, When) else _METHODS
         known = known | _METHODS_OF_CASES if isinstance(called, Case) else known
-        if name not in known or not isinstance(called, Expression | When):
+        known = _METHODS_OF_EVENTS if isinstance(called, StageEvent) else known
+        if name not in known or not isinstance(called, Expression | Unfinished):
             raise self._error(node, f"there is no method {name!r}{alike(name, list(known))}")
         method: Callable[..., Any] = getattr(called, name)
         return method

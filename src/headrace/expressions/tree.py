@@ -6,6 +6,7 @@ They know nothing of types yet; :func:`headrace.expressions.binding.bind` gives 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -102,7 +103,7 @@ class Column(Expression):
     key: str | int
 
     def __repr__(self) -> str:
-        return f"col({_quoted(self.key)})"
+        return f"col({quoted(self.key)})"
 
     @property
     def name(self) -> str | None:
@@ -138,7 +139,7 @@ class Literal(Expression):
     is_explicit: bool = False
 
     def __repr__(self) -> str:
-        text = _quoted(self.value)
+        text = quoted(self.value)
         if self.type is not None:
             return f"lit({text}, {_type_text(self.type)})"
         return f"lit({text})" if self.is_explicit else text
@@ -168,7 +169,7 @@ class FunctionCall(Expression):
         if self.function in _PREFIX:
             symbol, strength = _PREFIX[self.function]
             return symbol + _inside(self.arguments[0], strength)
-        values = [*map(repr, self.arguments), *(_quoted(value) for _, value in self.options if value is not None)]
+        values = [*map(repr, self.arguments), *(quoted(value) for _, value in self.options if value is not None)]
         if self.function in _FREE:
             return f"{self.function}({', '.join(values)})"
         first, *rest = values
@@ -210,8 +211,8 @@ class FieldOf(Expression):
 
     def __repr__(self) -> str:
         if isinstance(self.argument, Side):
-            return f"{self.argument.key}({_quoted(self.key)})"
-        return f"{_inside(self.argument, _ATOM)}.field({_quoted(self.key)})"
+            return f"{self.argument.key}({quoted(self.key)})"
+        return f"{_inside(self.argument, _ATOM)}.field({quoted(self.key)})"
 
     @property
     def name(self) -> str | None:
@@ -251,15 +252,26 @@ class Alias(Expression):
     given: str
 
     def __repr__(self) -> str:
-        return f"{_inside(self.argument, _ATOM)}.alias({_quoted(self.given)})"
+        return f"{_inside(self.argument, _ATOM)}.alias({quoted(self.given)})"
 
     @property
     def name(self) -> str:
         return self.given
 
 
+class Unfinished(ABC):
+    """What is no expression yet."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def _wanted(self) -> str:
+        """What it lacks, for messages."""
+
+
 @dataclass(frozen=True, slots=True)
-class When:
+class When(Unfinished):
     """``when(condition)``, which waits for ``then(value)``.
 
     Attributes:
@@ -273,6 +285,10 @@ class When:
     def then(self, value: Any) -> Case:
         """The value where the condition is true."""
         return Case((*self.branches, (self.condition, as_expression(value))))
+
+    @property
+    def _wanted(self) -> str:
+        return "when(...) wants .then(value)"
 
 
 def col(key: str | int) -> Column:
@@ -393,9 +409,9 @@ def concat(*values: object) -> Expression:
 
 def _check_any_column(function: str, values: tuple[object, ...]) -> None:
     """Refuse what looks like names of fields, which would stand for themselves."""
-    if values and not any(isinstance(value, Expression | When) for value in values):
-        given = ", ".join(map(_quoted, values))
-        columns = ", ".join(f"col({_quoted(value)})" for value in values)
+    if values and not any(isinstance(value, Expression | Unfinished) for value in values):
+        given = ", ".join(map(quoted, values))
+        columns = ", ".join(f"col({quoted(value)})" for value in values)
         raise InvalidProgramError(
             f"{function}({given}) is the same for all records, as text stands for itself: write {function}({columns}) "
             f"for fields, or lit(...) around what is meant as it is"
@@ -410,8 +426,8 @@ def as_expression(value: object) -> Expression:
     """
     if isinstance(value, Expression):
         return value
-    if isinstance(value, When):
-        raise InvalidProgramError("when(...) wants .then(value)")
+    if isinstance(value, Unfinished):
+        raise InvalidProgramError(value._wanted)
     if value is None:
         raise InvalidProgramError(
             "None in an expression: write is_null() or is_not_null() to ask for it, lit(None, Types.LONG()) to make it"
@@ -428,7 +444,7 @@ def _inside(part: Expression, strength: int, repr_: str | None = None) -> str:
     return text if part.strength >= strength else f"({text})"
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
     """A value as programs write it, text in double quotes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 

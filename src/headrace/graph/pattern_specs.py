@@ -211,17 +211,18 @@ class MatchSpec(OperatorSpec):
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.pattern.match_columns import MatchColumns
-        from headrace.operators.pattern.preferred_pattern_operator import PreferredPatternOperator
-        from headrace.operators.pattern.row_pattern_operator import RowPatternOperator
+        from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
+        from headrace.operators.pattern.patterns_at_work import FixedPattern
 
-        operator = RowPatternOperator if self.automaton.preference is None else PreferredPatternOperator
-        type_, has_timestamps = parameters.inputs[0].record_type, self.time_field is not None
-        return operator(
-            self.automaton,
-            MatchColumns(self.expressions, self.variables, type_, self.result_type, has_timestamps=has_timestamps),
-            type_,
-            self.time_field,
-            self.order,
-            is_batch=parameters.task.is_batch,
-            codec=codec_of(parameters.inputs[0]),
+        type_, is_batch = parameters.inputs[0].record_type, parameters.task.is_batch
+        in_processing_time = self.time_field is None
+        columns = MatchColumns(
+            self.expressions, self.variables, type_, self.result_type, has_timestamps=not in_processing_time
         )
+        settings = PatternSettings(
+            in_processing_time=in_processing_time, is_batch=is_batch, time_field=self.time_field, order=self.order
+        )
+        # The order of keys is that of Flink where the matches are.
+        follows_timers = self.automaton.preference is None and not in_processing_time and not is_batch
+        codec = codec_of(parameters.inputs[0]) if follows_timers else None
+        return PatternOperator(FixedPattern(self.automaton, type_), columns, (), type_, settings, codec)

@@ -5,7 +5,8 @@ It is made by ``headrace.cep.compiler``, pickles, and travels to the tasks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from headrace.operators.pattern.conditions import Condition, EventCall, IterativeCall
@@ -114,20 +115,41 @@ class Automaton:
         """True if partial matches may time out because no event followed the last one for too long."""
         return any(state.gap for state in self.states)
 
-    def iterative_conditions(self) -> tuple[IterativeCall, ...]:
-        """The iterative conditions of all transitions, each once."""
-        leaves = (
-            leaf
-            for state in self.states
-            for transition in state.transitions
-            for leaf in transition.condition.leaves()
-            if isinstance(leaf, IterativeCall)
+    def proceeding(self, at: int) -> set[int]:
+        """The states that are reached without an event, with the one where that begins."""
+        seen: set[int] = set()
+        waiting = [at]
+        while waiting:
+            state = waiting.pop()
+            if state not in seen:
+                seen.add(state)
+                waiting += [way.target for way in self.states[state].transitions if way.action is Action.PROCEED]
+        return seen
+
+    def leaves(self) -> Iterator[Condition]:
+        """The leaves of the conditions of all transitions, each once."""
+        ways = (way for state in self.states for way in state.transitions)
+        return iter(dict.fromkeys(leaf for way in ways for leaf in way.condition.leaves()))
+
+    def with_leaves(self, by: Callable[[Condition], Condition]) -> Automaton:
+        """The same automaton, with others in the places of the leaves of its conditions."""
+        return self.with_transitions(lambda _, way: replace(way, condition=way.condition.with_leaves(by)))
+
+    def with_transitions(self, by: Callable[[int, Transition], Transition]) -> Automaton:
+        """The same automaton with other transitions, each made of the index of its state and the one that was there."""
+        states = (
+            replace(state, transitions=tuple(by(at, way) for way in state.transitions))
+            for at, state in enumerate(self.states)
         )
-        return tuple(dict.fromkeys(leaves))
+        return replace(self, states=tuple(states))
+
+    def iterative_calls(self) -> tuple[IterativeCall, ...]:
+        """The iterative conditions that are functions, each once."""
+        return tuple(leaf for leaf in self.leaves() if isinstance(leaf, IterativeCall))
 
     def functions(self) -> tuple[object, ...]:
         """The objects of the user that conditions call, each once."""
         leaves = [leaf for condition in self.event_conditions for leaf in condition.leaves()]
         given = [leaf.given for leaf in leaves if isinstance(leaf, EventCall)]
-        given += [call.given for call in self.iterative_conditions()]
+        given += [call.given for call in self.iterative_calls()]
         return tuple({id(each): each for each in given if each is not None}.values())

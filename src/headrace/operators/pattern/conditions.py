@@ -1,8 +1,8 @@
 """Conditions of a pattern's stages: what an event has to satisfy, alone or together with those taken before it.
 
-A tree of them has four kinds of leaves. Three look at the event alone: an expression over its columns, a function, a
-class. The fourth, an iterative condition, also sees the events that the partial match has taken so far. A subtree
-without iterative leaves is evaluated outside the automaton, for a batch of events at once, and stands in it as a bit.
+Some leaves of a tree of them look at the event alone: an expression over its columns, a function, a class. Iterative
+ones, an expression or a function, also see the events that the partial match has taken so far. A subtree without
+iterative leaves is evaluated outside the automaton, for a batch of events at once, and stands in it as a bit.
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ class Condition(ABC):
     def looks_at_event_alone(self) -> bool:
         """Return whether it can be evaluated before the event meets a partial match."""
         return all(part.looks_at_event_alone for part in self.parts())
+
+    def with_leaves(self, by: Callable[[Condition], Condition]) -> Condition:
+        """The same condition, with others in the places of its leaves."""
+        parts = self.parts()
+        return type(self)(*(part.with_leaves(by) for part in parts)) if parts else by(self)
 
     def leaves(self) -> Iterator[Condition]:
         """The conditions that are not made of others, from left to right."""
@@ -172,6 +177,27 @@ class IterativeCall(Condition):
 
     def __str__(self) -> str:
         return _name_of(self.function, self.given)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakenExpression(Condition):
+    """An expression over the event and those that the partial match has taken, before their type is known.
+
+    Attributes:
+        expression: what is computed: ``col("price") < last("fall").price``.
+    """
+
+    expression: Expression
+
+    @property
+    def looks_at_event_alone(self) -> bool:
+        return False
+
+    def holds(self, facts: Facts) -> bool:
+        raise TypeError(f"{self} is bound to the type of the events before it is evaluated")
+
+    def __str__(self) -> str:
+        return str(self.expression)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.operators.pattern.automaton import Action, Automaton, StateKind, Transition
-from headrace.operators.pattern.conditions import EventBit, EventFacts, Facts, IterativeCall
+from headrace.operators.pattern.conditions import Condition, EventBit, EventFacts, Facts, IterativeCall
 from headrace.operators.pattern.matches import PartialMatch, Step
 
 Program = tuple[tuple[int, int, int, bool], ...]
@@ -32,6 +32,9 @@ once more where none of them has to be asked for."""
 
 Evaluate = Callable[[Any, int], bool]
 
+EvaluateOfRows = Callable[[Any, Any, Step | None], bool]
+"""Evaluates a condition over columns for an event and the last step of the partial match that it meets."""
+
 _Edge = tuple[Transition, int, bool]
 """A transition that is made, the state that it leaves, and whether a match is complete by it."""
 
@@ -43,7 +46,7 @@ _MOST_KEPT: Final = 1 << 16
 class _Question:
     """An iterative condition, and what follows of each answer."""
 
-    condition: IterativeCall
+    condition: Condition
     no: _Node
     yes: _Node
 
@@ -74,10 +77,9 @@ class Decisions:
         self.clock = current_processing_time
         self.value_of: Callable[[Any], Any] = _same
         self.evaluate = evaluate or self._test
+        self.evaluate_of_rows: EvaluateOfRows | None = None
         self._automaton = automaton
-        reach = [_asked_for(automaton, at) for at in range(len(automaton.states))]
-        self._bits = [bits for bits, _ in reach]
-        self._is_plain = [is_plain for _, is_plain in reach]
+        self._bits = [_asked_for(automaton, at) for at in range(len(automaton.states))]
         self.plans: dict[tuple[int, int, int], Plan] = {}
         self._trees: dict[tuple[int, int], _Node] = {}
         self._by_edges: dict[tuple[int, tuple[_Edge, ...]], Program | None] = {}
@@ -129,9 +131,10 @@ class Decisions:
         )
 
     def _known(self, at: int, holds: int, unknown: int) -> Program | Asks | None:
-        if not self._is_plain[at] or unknown & self._bits[at]:
+        try:
+            return self._by_transitions(at, _Known(holds, unknown))
+        except _NotKnownError:
             return ASKS
-        return self._by_transitions(at, _Known(holds))
 
     def _ask(self, at: int, facts: Asked) -> Program | None:
         """Follow the tree of questions; where it has not grown yet, decide by the transitions, and let it grow."""
@@ -141,14 +144,14 @@ class Decisions:
         root = at, facts.holds & bits
         node: _Node = self._trees.get(root, _UNKNOWN)
         while isinstance(node, _Question):
-            node = node.yes if node.condition.function(facts.event, facts) else node.no
+            node = node.yes if facts.answer(node.condition) else node.no
         if not isinstance(node, _Unknown):
             return node
         program = self._by_transitions(at, facts)
         self._grow(root, facts.asked(), program)
         return program
 
-    def _grow(self, root: tuple[int, int], asked: list[tuple[IterativeCall, bool]], program: Program | None) -> None:
+    def _grow(self, root: tuple[int, int], asked: list[tuple[Condition, bool]], program: Program | None) -> None:
         """Add what was asked, with the answers, to a tree."""
         if len(self._trees) >= _MOST_KEPT:
             self._trees.clear()
@@ -215,16 +218,28 @@ class Decisions:
         return None if not is_start and results == [(-1, at, 1 << at, False)] else tuple(results)
 
 
+class _NotKnownError(Exception):
+    """Something is asked that is not known of the event alone."""
+
+
 class _Known(Facts):
-    """All event conditions are known; no others are asked for."""
+    """What is known of an event before it meets a partial match."""
 
-    __slots__ = ("_holds",)
+    __slots__ = ("_holds", "_unknown")
 
-    def __init__(self, holds: int) -> None:
-        self._holds = holds
+    def __init__(self, holds: int, unknown: int) -> None:
+        self._holds, self._unknown = holds, unknown
 
     def bit(self, index: int) -> bool:
+        if self._unknown >> index & 1:
+            raise _NotKnownError
         return bool(self._holds >> index & 1)
+
+    def call(self, condition: IterativeCall) -> bool:
+        raise _NotKnownError
+
+    def of_rows(self, condition: Condition) -> bool:
+        raise _NotKnownError
 
 
 class Asked(Facts):
@@ -243,7 +258,7 @@ class Asked(Facts):
         self._timestamp = timestamp
         self._step = step
         self._by_stage: dict[str, list[Any]] | None = None
-        self._answers: dict[IterativeCall, bool] | None = None
+        self._answers: dict[Condition, bool] | None = None
 
     def bit(self, index: int) -> bool:
         if self.unknown >> index & 1:
@@ -253,14 +268,27 @@ class Asked(Facts):
         return bool(self.holds >> index & 1)
 
     def call(self, condition: IterativeCall) -> bool:
+        return self._known(condition)
+
+    def of_rows(self, condition: Condition) -> bool:
+        return self._known(condition)
+
+    def _known(self, condition: Condition) -> bool:
         if self._answers is None:
             self._answers = {}
         answer = self._answers.get(condition)
         if answer is None:
-            answer = self._answers[condition] = bool(condition.function(self.event, self))
+            answer = self._answers[condition] = bool(self.answer(condition))
         return answer
 
-    def asked(self) -> list[tuple[IterativeCall, bool]]:
+    def answer(self, condition: Condition) -> object:
+        """Evaluate an iterative condition; whoever asks does so once."""
+        if isinstance(condition, IterativeCall):
+            return condition.function(self.event, self)
+        assert self._decisions.evaluate_of_rows is not None, "whoever has such conditions has the rows"
+        return self._decisions.evaluate_of_rows(condition, self._place, self._step)
+
+    def asked(self) -> list[tuple[Condition, bool]]:
         """The iterative conditions that were asked for, in order, with the answers."""
         return [*(self._answers or {}).items()]
 
@@ -307,23 +335,9 @@ def _merged(tree: _Node, branch: _Node) -> _Node:
     return _Question(tree.condition, _merged(tree.no, branch.no), _merged(tree.yes, branch.yes))
 
 
-def _asked_for(automaton: Automaton, at: int) -> tuple[int, bool]:
-    """The event conditions, as bits, that decide what becomes of a partial match; whether no others do."""
-    ways = [way for state in _proceeding(automaton, at) for way in automaton.states[state].transitions]
-    ends = {state for way in ways if way.action is Action.TAKE for state in _proceeding(automaton, way.target)}
+def _asked_for(automaton: Automaton, at: int) -> int:
+    """The event conditions, as bits, that decide what becomes of a partial match."""
+    ways = [way for state in automaton.proceeding(at) for way in automaton.states[state].transitions]
+    ends = {state for way in ways if way.action is Action.TAKE for state in automaton.proceeding(way.target)}
     ways += [way for state in ends for way in automaton.states[state].transitions if way.action is Action.PROCEED]
-    leaves = [leaf for way in ways for leaf in way.condition.leaves()]
-    bits = sum({1 << leaf.index for leaf in leaves if isinstance(leaf, EventBit)})
-    return bits, all(leaf.looks_at_event_alone for leaf in leaves)
-
-
-def _proceeding(automaton: Automaton, at: int) -> set[int]:
-    """The states that are reached without an event, with the one where that begins."""
-    seen: set[int] = set()
-    waiting = [at]
-    while waiting:
-        state = waiting.pop()
-        if state not in seen:
-            seen.add(state)
-            waiting += [way.target for way in automaton.states[state].transitions if way.action is Action.PROCEED]
-    return seen
+    return sum({1 << leaf.index for way in ways for leaf in way.condition.leaves() if isinstance(leaf, EventBit)})

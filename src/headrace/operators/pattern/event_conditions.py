@@ -8,7 +8,7 @@ fails for an event is unknown of it: if anything depends on it, the automaton as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from headrace.operators.pattern.conditions import (
     Or,
 )
 from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.lagged_conditions import LaggedCondition
 from headrace.operators.stateless import user_code_of
 from headrace.operators.user_code import is_interruption
 
@@ -48,6 +49,16 @@ _MOST_BITS: Final = 62
 """The largest number of conditions that are bits of one of NumPy's integers."""
 
 
+class OrderedRows(Protocol):
+    """Events of keys in the order in which they are matched."""
+
+    def lagged(self, condition: LaggedCondition) -> tuple[Longs, Mask]:
+        """The places of the events that have arrived and have others before them, and whether each satisfies it."""
+
+    def holds_before(self, condition: LaggedCondition, place: int) -> bool:
+        """Return whether an event that has another before it satisfies a condition."""
+
+
 class EventConditions:
     """The event conditions of an automaton.
 
@@ -58,11 +69,15 @@ class EventConditions:
         conditions: the conditions; each is a bit.
         of_start: those that decide whether an event begins a match, as bits.
         type_: the type of the events.
+        clock: the clock that conditions see.
     """
 
-    def __init__(self, conditions: Sequence[Condition], of_start: int, type_: TypeInformation) -> None:
+    def __init__(
+        self, conditions: Sequence[Condition], of_start: int, type_: TypeInformation, clock: Callable[[], int]
+    ) -> None:
         self.conditions = conditions
         self.of_start = of_start
+        self.clock = clock
         leaves = [leaf for condition in conditions for leaf in condition.leaves()]
         self._by_leaf = {leaf: _bound(leaf.expression, type_) for leaf in leaves if isinstance(leaf, EventExpression)}
         self.are_columns = [is_column(condition) for condition in conditions]
@@ -101,31 +116,41 @@ class EventConditions:
                 return self.column(first, batch) | self.column(second, batch)
             case Not(negated):
                 return ~self.column(negated, batch)
+            case LaggedCondition():
+                return condition.of_events(batch.columns, self.clock())
         return np.ones(len(batch), np.bool_)
 
     def facts(self, event: Any, record: Callable[[], pa.RecordBatch]) -> Facts:
         """Evaluates conditions for one event, which ``record`` gives as a batch of columns."""
-        return _OneEvent(event, record, self._by_leaf)
+        return _OneEvent(event, record, self._by_leaf, self.clock)
 
 
 class _OneEvent(EventFacts):
-    __slots__ = ("_by_leaf", "_record")
+    __slots__ = ("_by_leaf", "_clock", "_record")
 
     def __init__(
-        self, event: Any, record: Callable[[], pa.RecordBatch], by_leaf: Mapping[EventExpression, Bound]
+        self,
+        event: Any,
+        record: Callable[[], pa.RecordBatch],
+        by_leaf: Mapping[EventExpression, Bound],
+        clock: Callable[[], int],
     ) -> None:
         super().__init__(event)
-        self._record, self._by_leaf = record, by_leaf
+        self._record, self._by_leaf, self._clock = record, by_leaf, clock
 
     def leaf(self, condition: EventLeaf) -> bool:
         if isinstance(condition, EventExpression):
             return bool(self._by_leaf[condition].column(self._record())[0].as_py())
         return super().leaf(condition)
 
+    def of_rows(self, condition: Condition) -> bool:
+        assert isinstance(condition, LaggedCondition), "others look at events that were taken"
+        return bool(condition.of_events(self._record(), self._clock())[0])
+
 
 def is_column(condition: Condition) -> bool:
     """Return whether a condition is made of expressions, so that it can be computed as a column."""
-    return all(isinstance(leaf, EventExpression | Always) for leaf in condition.leaves())
+    return all(isinstance(leaf, EventExpression | LaggedCondition | Always) for leaf in condition.leaves())
 
 
 def _bound(expression: Expression | Bound, type_: TypeInformation) -> Bound:
@@ -138,6 +163,7 @@ class Judged:
     Attributes:
         holds: for each event the conditions that it satisfies, as bits, as far as they are known.
         lazy: the conditions that are not known of all events, as bits.
+        looking_back: those that are known when the events of keys are in order, as bits.
 
     Args:
         conditions: the conditions.
@@ -150,15 +176,35 @@ class Judged:
         self._conditions, self._batch, self._events = conditions, batch, events
         self._columns = known
         self._asked: dict[tuple[int, int], bool | None] = {}
+        self._rows: OrderedRows | None = None
         columns: dict[int, Mask] = {}
-        self.lazy = 0
+        self.lazy = self.looking_back = 0
         for index, condition in enumerate(conditions.conditions):
+            if isinstance(condition, LaggedCondition) and condition.looks_back:
+                self.looking_back |= 1 << index
+                continue
             found = self._known(index, condition)
             if found is None:
                 self.lazy |= 1 << index
             else:
                 columns[index] = found
         self.holds = packed(columns, len(batch), len(conditions.conditions))
+
+    def look_back(self, rows: OrderedRows) -> None:
+        """Judge events by those before them, too.
+
+        Args:
+            rows: the events of the keys that are visited, in order.
+        """
+        self._rows = rows
+        for index, condition in enumerate(self._conditions.conditions):
+            if isinstance(condition, LaggedCondition) and condition.looks_back:
+                try:
+                    places, holds = rows.lagged(condition)
+                except EvaluationError:
+                    self.lazy |= 1 << index
+                else:
+                    self.holds[places[holds]] |= 1 << index
 
     def _known(self, index: int, condition: Condition) -> Mask | None:
         """The column of a condition; None where it is not known of all events."""
@@ -231,8 +277,12 @@ class Judged:
 
     def evaluate(self, place: int, index: int) -> bool:
         """Evaluate a condition that something depends on; it may fail."""
+        condition = self._conditions.conditions[index]
+        if isinstance(condition, LaggedCondition) and condition.looks_back:
+            assert self._rows is not None, "events have been judged by those before them"
+            return self._rows.holds_before(condition, place)
         facts = self._conditions.facts(self._events.value(place), self._record(place))
-        return self._conditions.conditions[index].holds(facts)
+        return condition.holds(facts)
 
 
 def packed(columns: Mapping[int, Mask], length: int, count: int) -> Holds:

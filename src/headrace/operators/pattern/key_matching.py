@@ -21,6 +21,7 @@ import numpy.typing as npt
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.pattern.decisions import Plan
 from headrace.operators.pattern.event_conditions import Judged
+from headrace.operators.pattern.key_order import SetTimer
 from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
@@ -87,6 +88,8 @@ class KeyMatching:
         """The event that is being judged."""
         self.timers: list[tuple[int, int]] = []
         """The keys and times of timers that were set, and are not due yet."""
+        self.all_set: list[SetTimer] | None = None
+        """All timers that were set for windows, with when they were, where somebody wants to know."""
 
     def run(self, position: int, state: NfaState, start: int, stop: int, due: list[int]) -> None:
         """Matches the events of a key.
@@ -103,6 +106,7 @@ class KeyMatching:
         events, last = self._events, self._watermarks[-1] if self._watermarks else MIN_WATERMARK
         matters, begins, times, held = events.matters, events.begins, events.times, events.holds
         plan_of, plans, lazy = self._nfa.plan, self._nfa.plans, self._judged.lazy
+        is_timeless = not self._window and self._nfa.has_deadlines
         number = bisect_left(matters, start)
         row = start
         while True:
@@ -121,7 +125,9 @@ class KeyMatching:
             else:
                 holds = held[row]
                 begun, moves, _ = plan = plans.get((state.live, holds, 0)) or plan_of(state.live, holds)
-                if begun or moves or not state.partial:
+                if is_timeless:
+                    self._follow(row, state, plan, holds)
+                elif begun or moves or not state.partial:
                     if key.deadline <= times[row]:
                         key.advance_before(row)
                         plan = plan_of(state.live, holds)
@@ -132,6 +138,14 @@ class KeyMatching:
         while key.deadline <= reached and key.advance_once():
             pass
         self.timers += [(position, time) for time in key.timers[bisect_right(key.timers, last) :]]
+
+    def _follow(self, row: int, state: NfaState, plan: Plan, holds: int) -> None:
+        """Let the automaton judge an event, given what it does to the key, where time changes nothing."""
+        events = self._events
+        time = events.times[row]
+        self.place = place = events.places[row]
+        for match in self._nfa.follow(state, plan, place, time, holds):
+            self._results.add_match(events.emitted_at[row], time, match)
 
 
 class _Key:
@@ -187,7 +201,10 @@ class _Key:
         if state.has_new_start:
             state.has_new_start = False
             if matching._window:
-                self.timers.append(time + matching._window + matching._delay)
+                deadline = time + matching._window + matching._delay
+                self.timers.append(deadline)
+                if matching.all_set is not None:
+                    matching.all_set.append((events.steps[row], matching._results.position, deadline))
         self._row = row + 1
         if self._has_own_deadlines:
             self.deadline = self._nfa.deadline(state)

@@ -190,7 +190,7 @@ class KeyedEvents:
 
     def _may_change_keys(self, found: FoundMatches, up_to: int) -> Mask:
         """Return whether a partial match may change of each key that has some."""
-        window, nfa = self._nfa.automaton.window, self._nfa
+        window, nfa, unknown = self._nfa.automaton.window, self._nfa, self._judged.looking_back
         may_change = np.ones(len(found.positions), np.bool_)
         if self._judged.lazy or not nfa.has_deadlines or len(nfa.automaton.states) > _MOST_STATES:
             return may_change
@@ -204,7 +204,7 @@ class KeyedEvents:
         lives, numbers = np.unique(of_events[rows], return_inverse=True)
         different, holds = np.unique(self._judged.holds[self._due.order[rows]], return_inverse=True)
         changes = np.array(
-            [[nfa.moves(one, other) for other in different.tolist()] for one in lives.tolist()], np.bool_
+            [[nfa.moves(one, other, unknown) for other in different.tolist()] for one in lives.tolist()], np.bool_
         )
         is_changed = np.zeros(len(of_events), np.bool_)
         is_changed[rows] = changes[numbers, holds]
@@ -231,21 +231,16 @@ class KeyedEvents:
             key = cmp_to_key(compare)
             self._places[start:stop] = sorted(places, key=lambda place: key(values[place]))
 
-    @property
-    def places(self) -> Longs:
-        """The places of the events, key by key, those of a key in the order in which they are matched."""
-        return self._places
-
-    @property
-    def of_keys(self) -> Longs:
-        """The position of each event's key."""
-        return np.repeat(self._positions, self._counts)
+    def rows(self) -> tuple[Longs, Longs]:
+        """The places of the events of these keys, in the order in which they are matched, and the keys' positions."""
+        return self._places[rows_of_ranges(self._starts, self._counts)], np.repeat(self._positions, self._counts)
 
     def sort_by(self, codes: Sequence[Longs]) -> None:
         """Brings the events of a key with one time into the order of numbers of all events, then as they came."""
         places = self._places
         columns = [code[places] for code in reversed(codes)]
-        self._places = places[np.lexsort((*columns, self._batch.timestamps[places], self.of_keys))]
+        of_keys = np.repeat(self._positions, self._counts)
+        self._places = places[np.lexsort((*columns, self._batch.timestamps[places], of_keys))]
 
     def ordered(self, watermarks: Sequence[int], *, are_emitted_in_place: bool) -> OrderedEvents:
         """The events, for watermarks that let them be matched."""

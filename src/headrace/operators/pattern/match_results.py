@@ -12,7 +12,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators.base import OperatorContext, Output
+from headrace.operators.base import OperatorContext, Output, UserCode
 from headrace.operators.collector import RowCollector, results_of
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, RuntimeContext, results_made_by
 from headrace.operators.pattern.events import Events
@@ -106,6 +106,7 @@ class PatternFunction:
         has_timestamps: bool,
     ) -> None:
         self.handles_timeout = handles_timeout
+        self.user_code: tuple[UserCode, ...] = ()
         self.context = PatternContext()
         self._has_timestamps = has_timestamps
         self._collector = RowCollector(output_type, side_types)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.common.arrays import concat, gather
 from headrace.expressions.evaluation import Bound, BoundColumn, evaluate, user_code_in
+from headrace.operators.aggregates.aggregate import BindableAggregate
 from headrace.operators.aggregates.aggregator import (
     AggregatorList,
     BoundAggregate,
@@ -25,7 +26,6 @@ from headrace.operators.aggregates.aggregator import (
     GroupedRows,
     Input,
 )
-from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
 from headrace.operators.base import UserCode
 from headrace.state.runs.grouping import Groups, Segments
@@ -252,7 +252,7 @@ class AggregateOfMatch:
 
     variables: Variables
     operands: tuple[Bound, ...]
-    call: AggregateOperation
+    call: BindableAggregate
     operand_type: TypeInformation
     is_final: bool = False
 
@@ -304,7 +304,7 @@ class AggregateOfMatch:
     def _values(self, accumulators: list[pa.Array]) -> pa.Array:
         results = self._aggregators.results(accumulators)
         made = self._bound.emit([results[one] for one in self._bound.aggregators])
-        storage = self.call.type.arrow_type
+        storage = self._bound.type.storage_type
         return made if made.type == storage else made.cast(storage)
 
     def _accumulated(self, events: pa.RecordBatch, rows: Longs, starts: Longs) -> list[pa.Array]:

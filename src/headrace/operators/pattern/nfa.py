@@ -28,7 +28,7 @@ from typing import Any, Final
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.pattern import heap
 from headrace.operators.pattern.automaton import Automaton, StateKind
-from headrace.operators.pattern.decisions import Asks, Decisions, Evaluate, Plan, Program
+from headrace.operators.pattern.decisions import ASKS, Asks, Decisions, Evaluate, EvaluateOfRows, Plan, Program
 from headrace.operators.pattern.matches import (
     EventId,
     FinishedMatch,
@@ -81,9 +81,14 @@ class Nfa:
 
     # --- what need not be visited ------------------------------------------------------------------------------------
 
-    def read_by(self, value_of: Callable[[Any], Any]) -> None:
-        """Sets what turns an event into what iterative conditions see; by default they see the event itself."""
-        self._decisions.value_of = value_of
+    def read_by(self, value_of: Callable[[Any], Any], evaluate_of_rows: EvaluateOfRows) -> None:
+        """Sets how iterative conditions see events.
+
+        Args:
+            value_of: turns an event into what functions see; by default they see the event itself.
+            evaluate_of_rows: evaluates conditions over columns.
+        """
+        self._decisions.value_of, self._decisions.evaluate_of_rows = value_of, evaluate_of_rows
 
     @property
     def asked_at_start(self) -> int:
@@ -104,9 +109,9 @@ class Nfa:
         """True if the deadline of a partial match follows from the time at which it began."""
         return not self._has_gaps
 
-    def moves(self, live: int, holds: int) -> bool:
+    def moves(self, live: int, holds: int, unknown: int = 0) -> bool:
         """Return whether an event may change partial matches in some states, given as bits."""
-        return bool(self._decisions.plan(live, holds, 0)[1])
+        return bool(self._decisions.plan(live, holds, unknown)[1])
 
     def moves_any(self, holds: int) -> bool:
         """Return whether an event may change a partial match, whatever state that is in."""
@@ -160,52 +165,22 @@ class Nfa:
         begun, moves, known = plan
         if not begun and not moves:
             return []
-        if isinstance(begun, Asks):
+        if begun is ASKS:
             begun = self._decisions.of_start(event, timestamp, holds, unknown)
         event_id = (timestamp, state.next_number)
         found: list[FinishedMatch] = []
-        changed = bool(begun)
         if known:
-            changed |= self._move(state, known, event, event_id, found)
-        elif moves:
-            changed |= self._ask_and_move(state, moves, event, event_id, (holds, unknown), found)
+            changed = _move(state, known, event, event_id, found)
+        else:
+            changed = bool(moves) and self._ask_and_move(state, moves, event, event_id, (holds, unknown), found)
         if begun:
-            self._begin(state, begun, event, event_id, found)
+            changed = True
+            _begin(state, begun, event, event_id, found)
         if not changed:
             return []
         state.next_number += 1
         state.is_changed = True
         return self._settle(state, found) if found or state.finished else []
-
-    def _move(
-        self,
-        state: NfaState,
-        moves: dict[int, Program],
-        event: Any,
-        event_id: EventId,
-        found: list[FinishedMatch],
-    ) -> bool:
-        """Let the partial matches in some states take the event; return whether there were any."""
-        kept: list[PartialMatch] = []
-        keep, program_of = kept.append, moves.get
-        live = 0
-        changed = False
-        for match in state.partial:
-            program = program_of(match[1])
-            if program is None:
-                keep(match)
-                continue
-            changed = True
-            first, _, before = match
-            for taker, target, bit, is_final in program:
-                step = before if taker < 0 else (taker, event_id, event, before)
-                if is_final:
-                    found.append((first, step))
-                if bit:
-                    live |= bit
-                    keep((first, target, step))
-        _keep(state, kept, live, changed=changed)
-        return changed
 
     def _ask_and_move(
         self,
@@ -242,26 +217,6 @@ class Nfa:
                     keep((first, target, step))
         _keep(state, kept, live, changed=changed)
         return changed
-
-    def _begin(
-        self, state: NfaState, program: Program, event: Any, event_id: EventId, found: list[FinishedMatch]
-    ) -> None:
-        """Begin matches with an event."""
-        state.has_new_start |= event_id[0] > 0
-        partial = state.partial
-        add = partial.append
-        if partial and event_id < partial[-1][0]:  # time has gone back
-
-            def add(match: PartialMatch) -> None:
-                insort_right(partial, match, key=_first)
-
-        for taker, target, bit, is_final in program:
-            step: Step = (taker, event_id, event, None)
-            if is_final:
-                found.append((event_id, step))
-            if bit:
-                state.live |= bit
-                add((event_id, target, step))
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -323,17 +278,22 @@ class Nfa:
         if not skip.skips and all(before[0] < after[0] for before, after in pairwise(found)):
             return [self._match(step) for _, step in found]
         finished = state.finished
+        if len(found) == 1 and not (finished or (state.partial and found[0][0] > state.partial[0][0])):
+            return [self._taken(state, found[0][1])]
         for match in found:
             heap.offer(finished, match)
         matches = []
         while finished and not (skip.skips and state.partial and finished[0][0] > state.partial[0][0]):
             state.is_changed = True
-            _, step = heap.poll(finished)
-            until = skip.find(step, self._stages)
-            if until is not None:
-                self._drop(state, until)
-            matches.append(self._match(step))
+            matches.append(self._taken(state, heap.poll(finished)[1]))
         return matches
+
+    def _taken(self, state: NfaState, step: Step) -> Match:
+        """A match that waits for nothing, when others are dropped that it skips."""
+        until = self._skip.find(step, self._stages)
+        if until is not None:
+            self._drop(state, until)
+        return self._match(step)
 
     def _drop(self, state: NfaState, until: EventId) -> None:
         """Drop the matches that began before an event, or at it."""
@@ -352,6 +312,48 @@ class Nfa:
             path.append((stages[taker], event))
         path.reverse()
         return Match(tuple(path))
+
+
+def _move(
+    state: NfaState, moves: dict[int, Program], event: Any, event_id: EventId, found: list[FinishedMatch]
+) -> bool:
+    """Let the partial matches in some states take the event; return whether there were any."""
+    kept: list[PartialMatch] = []
+    live = 0
+    changed = False
+    for match in state.partial:
+        first, at, before = match
+        program = moves.get(at)
+        if program is None:
+            kept.append(match)
+            continue
+        changed = True
+        for taker, target, bit, is_final in program:
+            step = before if taker < 0 else (taker, event_id, event, before)
+            if is_final:
+                found.append((first, step))
+            if bit:
+                live |= bit
+                kept.append((first, target, step))
+    _keep(state, kept, live, changed=changed)
+    return changed
+
+
+def _begin(state: NfaState, program: Any, event: Any, event_id: EventId, found: list[FinishedMatch]) -> None:
+    """Begin matches with an event."""
+    if event_id[0] > 0:
+        state.has_new_start = True
+    partial = state.partial
+    for taker, target, bit, is_final in program:
+        step: Step = (taker, event_id, event, None)
+        if is_final:
+            found.append((event_id, step))
+        if bit:
+            state.live |= bit
+            if not partial or partial[-1][0] <= event_id:
+                partial.append((event_id, target, step))
+            else:  # time has gone back
+                insort_right(partial, (event_id, target, step), key=_first)
 
 
 def _keep(state: NfaState, kept: list[PartialMatch], live: int, *, changed: bool) -> None:

@@ -32,7 +32,9 @@ def can_be_filtered(automaton: Automaton) -> bool:
     Conditions have to be expressions, which give the same here and there, and look at the event alone. No partial match
     may end because an event came, and nobody is told of timeouts.
     """
-    if not all(map(is_column, automaton.event_conditions)) or automaton.iterative_conditions():
+    if not all(map(is_column, automaton.event_conditions)):
+        return False
+    if not all(leaf.looks_at_event_alone for leaf in automaton.leaves()):
         return False
     nfa = Nfa(automaton, tells=False)
     return nfa.expires_silently and not nfa.begins(0) and not nfa.moves_any(0)
@@ -51,7 +53,7 @@ class PatternFilterOperator(Operator):
     def __init__(self, automaton: Automaton, type_: TypeInformation) -> None:
         super().__init__()
         self._nfa = Nfa(automaton)
-        self._conditions = EventConditions(automaton.event_conditions, 0, type_)
+        self._conditions = EventConditions(automaton.event_conditions, 0, type_, lambda: 0)
         self.user_code = self._conditions.user_code
         self._relevant: dict[int, bool] = {}
 

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.typeinfo import TypeInformation
-from headrace.operators.base import KeyedBatch, OperatorContext
+from headrace.operators.base import KeyedBatch, OperatorContext, UserCode
 from headrace.operators.pattern import pattern_timers, stored_matches
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.event_conditions import EventConditions, Judged, KnownColumns
 from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
+from headrace.operators.pattern.keyed_events import KeyedEvents, Longs
+from headrace.operators.pattern.lagged_conditions import with_lags
+from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.pattern_timers import PatternTimers
-from headrace.operators.pattern.preferred_matching import PreferredNfa
+from headrace.operators.pattern.preferred_matching import PreferredMatching, PreferredNfa, Ways
+from headrace.operators.pattern.row_answers import RowAnswers
+from headrace.operators.pattern.row_conditions import RowCondition
 from headrace.operators.pattern.rules import RuleVersion
-from headrace.operators.pattern.stored_matches import StoredMatches
+from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatches
+from headrace.state.keys import KeyColumn
 
 STORES: Final = (stored_matches.STORE, pattern_timers.STORE)
 """The stores of a pattern; those of one of several have its number behind their names."""
@@ -35,6 +47,8 @@ class PatternMatcher:
         rule: the version of the rule whose pattern it is; None for the only pattern of an operator.
         nfa: the automaton at work.
         conditions: the conditions that look at events alone.
+        user_code: the callers of functions of the user in expressions.
+        rows: the events that are matched, as conditions over columns see them.
 
     Args:
         automaton: the compiled pattern.
@@ -47,6 +61,7 @@ class PatternMatcher:
     matches: StoredMatches
     timers: PatternTimers
     judged: Judged
+    rows: RowAnswers
 
     def __init__(
         self,
@@ -57,12 +72,24 @@ class PatternMatcher:
         *,
         tells: bool = True,
     ) -> None:
-        self.automaton = automaton
+        row_conditions = [leaf for leaf in automaton.leaves() if isinstance(leaf, RowCondition)]
+        self.automaton = automaton = with_lags(automaton)
         self.rule = rule
-        is_preferred = automaton.preference is not None
+        self._ways = None if automaton.preference is None else Ways(automaton)
+        is_preferred = self._ways is not None
         self.nfa = PreferredNfa(automaton) if is_preferred else Nfa(automaton, self._evaluate, clock, tells=tells)
-        self.conditions = EventConditions(automaton.event_conditions, self.nfa.asked_at_start, type_)
-        self._type = type_
+        self.conditions = EventConditions(automaton.event_conditions, self.nfa.asked_at_start, type_, clock)
+        called = (each for condition in row_conditions for each in condition.expressions.user_code)
+        self.user_code: tuple[UserCode, ...] = (*self.conditions.user_code, *called)
+        self._has_calls = bool(automaton.iterative_calls())
+        self._stages = [state.stage for state in automaton.states]
+        self._variables = row_conditions[0].names if row_conditions else ()
+        self._type, self._clock = type_, clock
+
+    @property
+    def decides_at_end(self) -> bool:
+        """True if the end of the input decides what is a match."""
+        return self._ways is not None
 
     def restore_state(self, context: OperatorContext, domain: str) -> None:
         """Takes up the state.
@@ -87,6 +114,20 @@ class PatternMatcher:
         self.matches.end_epoch()
         self.timers.end_epoch()
 
+    def due_timers(self, up_to: int) -> tuple[Longs, KeyColumn] | None:
+        """The times and keys of the timers that are due; None where there are none.
+
+        Where the end of the input decides, it is one for each key.
+        """
+        due = self.timers.take_due(up_to)
+        if up_to != MAX_WATERMARK or not self.decides_at_end:
+            return due
+        keys = self.matches.keys()
+        times = np.full(len(keys), MAX_WATERMARK)
+        if due is None:
+            return (times, keys) if len(keys) else None
+        return np.concatenate([due[0], times]), KeyColumn.concat([due[1], keys])
+
     def judge(self, batch: KeyedBatch, events: Events, known: KnownColumns) -> Judged:
         """Return what is known of events before they meet partial matches.
 
@@ -98,5 +139,60 @@ class PatternMatcher:
         self.judged = self.conditions.judge(batch, events, known)
         return self.judged
 
+    def look_back(self, keyed: KeyedEvents, found: FoundMatches, events: Events) -> None:
+        """Judge events by others, now that those of each key are in order.
+
+        Args:
+            keyed: the events of the keys that are visited.
+            found: the partial matches.
+            events: the events.
+        """
+        self._found = found
+        self.rows = RowAnswers(keyed, found, self._stages, self._type, events, self._clock())
+        if self.judged.looking_back:
+            self.judged.look_back(self.rows)
+        value_of = events.reader(is_for_all=keyed.are_nearly_all) if self._has_calls else _same
+        self.nfa.read_by(value_of, self.rows.holds_of_match)
+
+    def matching(
+        self, events: OrderedEvents, watermarks: list[int], results: MatchResults, delay: int, stamp: int
+    ) -> KeyMatching | PreferredMatching:
+        """What matches the events of a key.
+
+        Args:
+            events: the events.
+            watermarks: as of :class:`KeyMatching`.
+            results: takes what is found.
+            delay: as of :class:`KeyMatching`.
+            stamp: the watermark that is in force before the last of the watermarks.
+        """
+        if self._ways is None:
+            return KeyMatching(self.nfa, self.judged, events, watermarks, results, delay)
+        return PreferredMatching(
+            self.automaton,
+            self._ways,
+            self.judged,
+            self._judge_stored,
+            events,
+            watermarks,
+            results,
+            delay,
+            stamp + 1 if watermarks else 0,
+            self.rows.holds,
+            self.rows.row_of,
+            self._variables,
+        )
+
+    def _judge_stored(self) -> Judged:
+        """What is known of the rows that ways had taken before."""
+        records = self._found.records
+        times = np.zeros(len(records), np.int64)
+        batch = Batch(self._type, times, times, columns=layout_of(self._type).array_to_columns(records))
+        return self.conditions.judge(batch, Events(batch, records[:0]), {})
+
     def _evaluate(self, place: int, index: int) -> bool:
         return self.judged.evaluate(place, index)
+
+
+def _same(event: object) -> object:
+    return event

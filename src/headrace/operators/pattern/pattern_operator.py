@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +23,21 @@ from headrace.common.logs import get_logger
 from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.registry import RULES_REJECTED
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
+from headrace.operators.changelog.order import SortField, millis_of, order_codes
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext, close_all
-from headrace.operators.pattern.event_conditions import Judged, KnownColumns
+from headrace.operators.pattern import match_numbers
+from headrace.operators.pattern.event_conditions import KnownColumns
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
+from headrace.operators.pattern.key_matching import KeyMatching
+from headrace.operators.pattern.key_order import KeyOrder, SetTimer
 from headrace.operators.pattern.keyed_events import AllEvents, DueKeys, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
+from headrace.operators.pattern.match_numbers import MatchNumbers
 from headrace.operators.pattern.match_results import (
     MatchResults,
     PatternFunction,
     PatternRuntimeContext,
-    Ranks,
     in_order_of_rules,
 )
 from headrace.operators.pattern.matches import NfaState, steps_of
@@ -47,8 +50,12 @@ from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
 from headrace.operators.waiting import STORE as WAITING_STORE
 from headrace.operators.waiting import WaitingBatches, WaitingInTable
 from headrace.operators.window.lateness import LateRecords, check_timestamps
+from headrace.operators.window.table import firing_order
 from headrace.state.keys import KeyColumn
 from headrace.state.timers import EVENT, PROCESSING
+
+if TYPE_CHECKING:
+    from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
 
@@ -72,6 +79,8 @@ class PatternSettings:
             counts them, and logs why.
         in_processing_time: whether the time of events is that of the clock.
         is_batch: whether the clock stands still until the input has ended.
+        time_field: the position of the column that has the times of events; None where they are their timestamps.
+        order: the sort fields of events with one timestamp, behind which they come as they have arrived.
     """
 
     compare: Callable[[Any, Any], int] | None = None
@@ -79,23 +88,22 @@ class PatternSettings:
     rejected: tuple[str, TypeInformation] | None = None
     in_processing_time: bool = False
     is_batch: bool = False
+    time_field: int | None = None
+    order: tuple[SortField, ...] = ()
 
 
 class PatternOperator(KeyedOperator, FunctionOperator):
     """Looks for patterns among the events of each key: for one, or for those of rules that change.
 
-    Attributes:
-        more_stores: the stores that it has besides those of patterns and of the events that wait.
-
     Args:
         patterns: the patterns.
-        function: what is called for matches.
+        function: what is called for matches, or makes rows of them.
         functions: all functions of the user, which are opened and closed.
         type_: the type of the events.
         settings: how they are looked for.
+        codec: the codec of the keys, where these are looked at in the order of Flink's timers; following these takes a
+            while.
     """
-
-    more_stores: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -104,19 +112,20 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         functions: Sequence[object],
         type_: TypeInformation,
         settings: PatternSettings,
+        codec: KeyCodec | None = None,
     ) -> None:
         super().__init__(*functions)
         self._patterns = patterns
         self._function = function
         self.maker = function.maker
         self._type = type_
-        self._compare = settings.compare
-        self._rejected = settings.rejected
+        self._settings, self._compare = settings, settings.compare
         self._in_processing_time = settings.in_processing_time
-        self._is_batch = self._ends_with_input = settings.is_batch
         self._late = LateRecords(self, 0, settings.late_tag)
         patterns.bind(function.context.current_processing_time, self, tells=function.handles_timeout)
-        self.user_code = patterns.user_code
+        self.user_code = (*patterns.user_code, *function.user_code)
+        self._key_order = None if codec is None else KeyOrder(codec)
+        self._numbers: MatchNumbers | None = None
         self._arrived = WaitingBatches[KeyedBatch](_MOST_WAITING)
         self._watermark = MIN_WATERMARK
         self._now = 0
@@ -124,11 +133,16 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._is_open = False
 
     def restore_state(self, context: OperatorContext) -> None:
-        own = (f"{WAITING_STORE}-0", *self.more_stores)
+        are_rows = isinstance(self._function, MatchColumns)
+        own = (f"{WAITING_STORE}-0", *((match_numbers.STORE, firing_order.STORE) if are_rows else ()))
         known = [name for name in context.state.stored() if name in own or self._patterns.is_store(name)]
         check_stores(context, known)
         self._patterns.restore_state(context, PROCESSING if self._in_processing_time else EVENT)
         self._waiting = WaitingInTable(context.state, 0, self._type, context.renamed_fields, is_keyed=True)
+        if isinstance(self._function, MatchColumns) and self._function.are_counted:
+            self._numbers = MatchNumbers(context)
+        if self._key_order is not None:
+            self._key_order.open(context)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self._no_keys = context.state.keyed.codec.encode([])
@@ -150,7 +164,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._arrived.forget()
         self._patterns.begin_epoch()
         self._waiting.begin_epoch()
-        if self._in_processing_time and not self._is_batch:
+        if self._key_order is not None:
+            self._key_order.begin_epoch(scope)
+        if self._numbers is not None:
+            self._numbers.begin_epoch()
+        if self._in_processing_time and not self._settings.is_batch:
             self._tick(scope.processing_time)
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -164,8 +182,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if self._in_processing_time:
             self._add_at_clock(batch)
-        else:
-            self._add_in_event_time(batch)
+            return
+        field = self._settings.time_field
+        if field is not None:
+            batch = batch.with_timestamps(millis_of(batch.columns.column(field), self._type.field_names[field]))
+        self._add_in_event_time(batch)
 
     def advance_watermark(self, watermark: int) -> None:
         if self._in_processing_time:
@@ -184,6 +205,15 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             self._next_timer = min((time for time in first if time is not None), default=None)
         self._waiting.end_epoch()
         self._patterns.end_epoch()
+        if self._key_order is not None:
+            self._key_order.end_epoch()
+        if self._numbers is not None:
+            self._numbers.end_epoch()
+
+    @property
+    def _ends_with_input(self) -> bool:
+        """True if the clock comes to the end of time when the input has ended."""
+        return self._settings.is_batch or any(matcher.decides_at_end for matcher in self._patterns.matchers)
 
     def wake_up_time(self) -> int | None:
         return self._next_timer
@@ -219,14 +249,14 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         """Opens what the conditions of a rule call, unless only its state is looked at."""
         if not self._is_open:
             return
-        for each in matcher.conditions.user_code:
+        for each in matcher.user_code:
             each.open(self.context)
         self._open_all(matcher.automaton.functions(), self.context)
 
     def close_pattern(self, matcher: PatternMatcher) -> None:
         """Closes it."""
         close_all([partial(self._close, function) for function in reversed(matcher.automaton.functions())])
-        for each in matcher.conditions.user_code:
+        for each in matcher.user_code:
             each.close()
 
     def reject(self, rule: RejectedRule, stamp: int) -> None:
@@ -235,11 +265,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             return
         since = "the beginning" if rule.time <= MIN_WATERMARK + 1 else rule.time
         where = f"the rules of {self.context.name} (uid {self.context.uid}), from {since} on"
-        if self._rejected is None:
+        if self._settings.rejected is None:
             self.count(RULES_REJECTED)
             logger.warning("%s: %s was rejected: %s", where, rule.text, rule.reason)
         else:
-            tag_id, type_ = self._rejected
+            tag_id, type_ = self._settings.rejected
             row = (where, rule.text, rule.reason)
             self.output.emit_side(tag_id, Batch.of_rows(type_, [row], [rule.time], [stamp]))
 
@@ -251,9 +281,12 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         is_late = batch.timestamps <= watermarks
         if is_late.any():
             self._late.send_away(batch, is_late)
+            batch = batch.take(np.flatnonzero(~is_late))
         self._note(watermarks)
-        self._waiting.add(batch.take(np.flatnonzero(~is_late)) if is_late.any() else batch)
-        self._rows += len(batch)
+        if self._key_order is not None:
+            self._key_order.add(batch)
+        self._waiting.add(batch)
+        self._rows += len(watermarks)
         if self._rows >= _MOST_WAITING:
             self._match_due()
 
@@ -322,8 +355,10 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             are_emitted_in_place: whether results come in the order of the events that they are made of, whatever keys
                 these have; else by the watermark that lets them be made, then key by key.
         """
-        timers = [None if timers_up_to is None else self._due_timers(matcher, timers_up_to) for matcher in matchers]
+        timers = [None if timers_up_to is None else matcher.due_timers(timers_up_to) for matcher in matchers]
         if not matchers or (batch is None and not any(timers)):
+            if self._key_order is not None:
+                self._key_order.ranks(watermarks, None, [])
             return
         if batch is None:
             batch = self._nothing()
@@ -331,25 +366,29 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         found = self._find(matchers, due[0].keys)
         self._events = Events(batch, concat([each.records for each in found]))
         known: KnownColumns = {}
-        results = []
+        results: list[MatchResults] = []
+        set_timers: list[SetTimer] = []
         are_several = len(matchers) > 1 and self._compare is None
         every = AllEvents(batch, due[0], watermarks) if are_several else None
         for matcher, own_due, own_found in zip(matchers, due, found, strict=True):
-            self._matcher = matcher
             judged = matcher.judge(batch, self._events, known)
             up_to = watermarks[-1] if watermarks else self._now
             keyed = KeyedEvents(matcher.nfa, judged, batch, own_due, own_found, up_to, every)
-            self.prepare(keyed)
+            self._sort(keyed)
+            matcher.look_back(keyed, own_found, self._events)
             ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
             results.append(MatchResults())
-            matching = self.matching(judged, ordered, watermarks, results[-1], stamps)
-            changed = self.matched(matching, keyed, own_found)
+            stamp = stamps(len(watermarks) - 1) if watermarks else 0
+            matching = matcher.matching(ordered, watermarks, results[-1], int(self._in_processing_time), stamp)
+            if self._key_order is not None and isinstance(matching, KeyMatching):
+                matching.all_set = set_timers
+            changed = self._matched(matcher, matching, keyed, own_found)
             matcher.matches.write(own_due.keys, changed, self._events, own_found, keyed.expired)
             if matching.timers:
                 positions, times = np.array(matching.timers, np.int64).T
                 matcher.timers.register(times, own_due.keys.take(positions))
         if matchers[0].rule is None:
-            self.emit(results[0], self.ranks(ordered), due[0].keys, stamps)
+            self._emit(results[0], watermarks, due[0].keys, set_timers, stamps)
         else:
             assert isinstance(self._function, PatternFunction), "rows are made of one pattern"
             numbers, in_order = in_order_of_rules(results)
@@ -365,39 +404,36 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             first += len(found[-1].records)
         return found
 
-    def matching(
+    def _emit(
         self,
-        judged: Judged,
-        events: OrderedEvents,
-        watermarks: list[int],
         results: MatchResults,
+        watermarks: list[int],
+        keys: KeyColumn,
+        set_timers: Sequence[SetTimer],
         stamps: Callable[[int], int],
-    ) -> KeyMatching | PreferredMatching:
-        """What matches the events of a key."""
-        return KeyMatching(self._matcher.nfa, judged, events, watermarks, results, int(self._in_processing_time))
-
-    def emit(self, results: MatchResults, ranks: Ranks | None, keys: KeyColumn, stamps: Callable[[int], int]) -> None:
+    ) -> None:
         """Calls the function for what the only pattern has found of some keys."""
+        ranks = None if self._key_order is None else self._key_order.ranks(watermarks, keys, set_timers)
+        if self._numbers is not None:
+            assert isinstance(self._function, MatchColumns), "only rows have numbers of matches"
+            positions = np.array(results.positions_in_order(ranks), np.int64)
+            self._function.match_numbers = self._numbers.count(keys, positions)
         self._function.call(results.in_order(ranks), self._events, stamps, self.context, self.output)
 
-    def _due_timers(self, matcher: PatternMatcher, up_to: int) -> tuple[Longs, KeyColumn] | None:
-        """The times and keys of the timers of a pattern that are due; None where there are none."""
-        return matcher.timers.take_due(up_to)
-
-    def ranks(self, events: OrderedEvents) -> Ranks | None:
-        """The order in which keys are looked at by each watermark; None for that of their positions."""
-        return None
-
-    def prepare(self, keyed: KeyedEvents) -> None:
-        """Brings the events of a key with one time into order, and says how conditions look at events."""
+    def _sort(self, keyed: KeyedEvents) -> None:
+        """Brings the events of a key with one time into order."""
         if self._compare is not None:
             with UserCodeGuard(self.context):
                 keyed.sort(self._compare, self._events)
-        if self._matcher.automaton.iterative_conditions():
-            self._matcher.nfa.read_by(self._events.reader(is_for_all=keyed.are_nearly_all))
+        if self._settings.order:
+            keyed.sort_by(order_codes(self._events.arrived.columns, self._settings.order))
 
-    def matched(
-        self, matching: KeyMatching | PreferredMatching, keyed: KeyedEvents, found: FoundMatches
+    def _matched(
+        self,
+        matcher: PatternMatcher,
+        matching: KeyMatching | PreferredMatching,
+        keyed: KeyedEvents,
+        found: FoundMatches,
     ) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
         changed: dict[int, NfaState] = {}
@@ -410,7 +446,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
                     changed[position] = state
         except BaseException as error:
             record = NO_RECORD if matching.place is None else self._events.value(matching.place)
-            rule = self._matcher.rule
+            rule = matcher.rule
             name = self.context.name if rule is None else f"{self.context.name} for {rule}"
             raise user_error(error, replace(self.context, name=name), record) from error
         return changed

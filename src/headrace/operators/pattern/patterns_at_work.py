@@ -145,7 +145,7 @@ class FixedPattern:
     def bind(self, clock: Callable[[], int], user: PatternUser, *, tells: bool) -> None:
         matcher = PatternMatcher(self._automaton, self._type, clock, tells=tells)
         self.matchers: Sequence[PatternMatcher] = (matcher,)
-        self.user_code: Sequence[UserCode] = matcher.conditions.user_code
+        self.user_code: Sequence[UserCode] = matcher.user_code
 
     def is_store(self, name: str) -> bool:
         return name in STORES

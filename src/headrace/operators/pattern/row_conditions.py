@@ -1,8 +1,9 @@
-"""Conditions of pattern variables that look at rows matched before: ``B.price > LAST(B.price, 1)``.
+"""Conditions over columns of the current row and of rows matched before: ``B.price > LAST(B.price, 1)``.
 
-Such a condition is asked for one row and one partial match at a time. But all that it depends on is how far the rows
-that it reads are from the current one, and it is asked with the same few distances again and again. So when it has been
-asked often enough with some, it is computed with them for all rows at once, as columns.
+They are the iterative expressions of patterns of streams as well, whose stages are the variables. Such a condition is
+asked for one row and one partial match at a time. But all that it depends on is how far the rows that it reads are from
+the current one, and it is asked with the same few distances again and again. So when it has been asked often enough
+with some, it is computed with them for all rows at once, as columns.
 """
 
 from __future__ import annotations
@@ -70,11 +71,14 @@ class RowCondition(Condition):
 
     Attributes:
         expressions: the condition, as the only expression.
-        variable: the variable to which the current row would be mapped.
+        variable: the variable to which the current row would be mapped, and whose last row it is then; a negative
+            number where it is not looked at as such.
+        names: the names of the variables, by number.
     """
 
     expressions: MatchExpressions
     variable: int
+    names: tuple[str, ...] = ()
 
     @property
     def looks_at_event_alone(self) -> bool:
@@ -99,8 +103,10 @@ class RowCondition(Condition):
     def _reach(self, value: ValueOfMatch, row: int, taken: Taken, low: int) -> Reach:
         if not isinstance(value, RowOfMatch | AggregateOfMatch):
             return range(0)
+        has_current = self.has_current(value)
+        if isinstance(value, RowOfMatch) and has_current and not (value.is_first or value.offset or value.physical):
+            return range(1)
         rows = taken(value.variables)
-        has_current = not value.variables or self.variable in value.variables
         if isinstance(value, AggregateOfMatch):
             return _distances(row, [*rows, row] if has_current else rows)
         count = len(rows) + has_current
@@ -109,6 +115,14 @@ class RowCondition(Condition):
         place = value.offset if value.is_first else count - 1 - value.offset
         distance = (row - rows[place] if place < len(rows) else 0) - value.physical
         return range(distance, distance + 1) if distance <= row - low else range(0)
+
+    def has_current(self, value: RowOfMatch | AggregateOfMatch) -> bool:
+        """Return whether the current row is the last of those that a value is of."""
+        return not value.variables or self.variable in value.variables
+
+    def names_of(self, value: RowOfMatch | AggregateOfMatch) -> Sequence[str]:
+        """The names of the variables whose rows a value is of."""
+        return [self.names[number] for number in value.variables] if value.variables else self.names
 
     def holds_for(self, table: RowTable, rows: Longs, shape: Shape) -> npt.NDArray[np.bool_]:
         """Where it is true, when the rows that are read have some distances from each of the rows.

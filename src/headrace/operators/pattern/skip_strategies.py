@@ -74,7 +74,11 @@ class SkipPastLastEvent(SkipStrategy):
     """Every match that began before the match ended is dropped."""
 
     def find(self, last: Step, stages: Sequence[str]) -> EventId | None:
-        return max(event for _, event, _, _ in steps_of(last))
+        _, latest, _, step = last  # as a rule, but time may have gone back
+        while step is not None:
+            _, event, _, step = step
+            latest = max(latest, event)
+        return latest
 
     def __str__(self) -> str:
         return "skip_past_last_event()"

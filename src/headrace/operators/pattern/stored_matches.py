@@ -198,11 +198,12 @@ class FoundMatches:
 
     def events(self) -> tuple[Longs, Longs]:
         """The places of all events, by key and in the order in which they were matched, and the positions of keys."""
-        takers, _, _, times, numbers = self._columns
+        takers, _, _, _, numbers = self._columns
         rows = np.flatnonzero(takers != _NOT_TAKEN)
-        ids = np.stack([self._of_keys[rows], times[rows], numbers[rows]])
-        _, firsts = np.unique(ids, axis=1, return_index=True)
-        return -1 - self._first - rows[firsts], self._of_keys[rows[firsts]]
+        rows = rows[np.lexsort((numbers[rows], self._of_keys[rows]))]
+        of_keys, numbers = self._of_keys[rows], numbers[rows]
+        is_first = (np.diff(of_keys, prepend=-1) != 0) | (np.diff(numbers, prepend=-1) != 0)
+        return -1 - self._first - rows[is_first], of_keys[is_first]
 
     @cached_property
     def live(self) -> Longs:

@@ -61,7 +61,7 @@ class _Conditions:
             return reduce(combine, [*first, *others])
         values = MatchValues.of(self.clauses, self.given, self.settings)
         (variable,) = values.numbers[self.variable]
-        return RowCondition(values.expressions((scalar,)), variable)
+        return RowCondition(values.expressions((scalar,)), variable, values.variables)
 
     def _is_of_row(self, scalar: Scalar) -> bool:
         """Return whether a scalar looks at the row alone."""

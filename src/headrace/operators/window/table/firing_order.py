@@ -8,7 +8,8 @@ many results one by one: they are then emitted by hash and key, until all open w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -247,6 +248,52 @@ class TimerFiringOrder:
                     self._add(arrived)
         order += self._advance(watermark, set())
         return {pane: place for place, pane in enumerate(order)}
+
+    def looked_at(
+        self, fed: Sequence[Fed], watermarks: Sequence[int], set_timers: Mapping[int, Mapping[Any, Sequence[int]]]
+    ) -> dict[tuple[int, Any], int]:
+        """The positions in which each watermark has keys looked at, for records with timers of their own.
+
+        The first timer of a key at a watermark has all that is due of it done, which may set timers that come later.
+        Left out are watermarks at which timers are not tracked.
+
+        Args:
+            fed: the records.
+            watermarks: the watermarks that come, ascending.
+            set_timers: the times of the timers that are set when a watermark has a key looked at, by both.
+        """
+        places: dict[tuple[int, Any], int] = {}
+        coming = deque(watermarks)
+        for each in fed:
+            if len(each.times):
+                self._any_key = each.keys.values[0].as_py()
+                everyone = np.arange(len(each.times))
+                for arrived in self._stretches(each.keys, everyone, each.times + 1, each.watermarks):
+                    while coming and coming[0] <= arrived.watermark:
+                        places |= self._look(coming.popleft(), set_timers)
+                    self._add(arrived)
+        while coming:
+            places |= self._look(coming.popleft(), set_timers)
+        return places
+
+    def _look(
+        self, watermark: int, set_timers: Mapping[int, Mapping[Any, Sequence[int]]]
+    ) -> dict[tuple[int, Any], int]:
+        places: dict[tuple[int, Any], int] = {}
+        set_now = set_timers.get(watermark, {})
+        is_tracked = not self._is_quiet
+        for _, key in self._advance(watermark, set()):
+            if (watermark, key) not in places:
+                places[watermark, key] = len(places)
+                for time in set_now.get(key, ()):
+                    self._queue.add(time, (time + 1, key))
+                if len(self._queue) > MOST_TIMERS:
+                    self._become_quiet(0)
+        if is_tracked and not self._is_quiet:
+            return places
+        if set_now:
+            self._stay_quiet(1 + max(time for times in set_now.values() for time in times))
+        return {}
 
     def end_epoch(self) -> None:
         """Writes the timers to state."""
