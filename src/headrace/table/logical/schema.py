@@ -1,9 +1,11 @@
 """The columns of a relation: names, types, and time attributes; and names made unique."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import Final
 
 from headrace.common.logical_types import LogicalType, RowType
 
@@ -104,6 +106,14 @@ class Schema:
 def type_text(kind: LogicalType, time: TimeAttribute | None) -> str:
     """A type as Flink shows it, with the mark of a time attribute."""
     return str(kind) if time is None else f"{kind} {time.value}"
+
+
+_GENERATED: Final = re.compile(r"\$f\d+")
+
+
+def renumbered(names: Sequence[str], first: int) -> tuple[str, ...]:
+    """The names, where generated ones (``$f3``) have the number of their column; the first column's is given."""
+    return tuple(f"$f{at}" if _GENERATED.fullmatch(name) else name for at, name in enumerate(names, first))
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -29,9 +29,9 @@ from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
 from headrace.table.physical.scalar_text import binary, calcite_text, literal_text, record_type_text
-from headrace.table.physical.searches import constants_of
 from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, record_type
+from headrace.table.rules.searches import constants_of
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import BoundedOutOfOrderness, ColumnarWatermarkGenerator, ExpressionWatermarks
 
@@ -182,8 +182,15 @@ class Calc(PhysicalNode):
         if self.condition is not None:
             yield "where", text(materialized(self.condition, self.input.schema), given)
 
+    def with_read_inputs(self) -> PhysicalNode:
+        computed = self.expressions if self.condition is None else (*self.expressions, self.condition)
+        below = self.input.as_read({index for each in computed for index in input_refs(each)})
+        return self if below is self.input else replace(self, input=below)
+
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         below = self.input
+        if self.is_identity:
+            return below
         if isinstance(below, PulledCalc) and self.condition is None:
             merged = tuple(substituted(each, below.expressions) for each in self.expressions)
             return replace(self, input=below.input, expressions=merged)
@@ -222,6 +229,10 @@ def _with_constant(scalar: Scalar, constants: Mapping[int, Literal]) -> Scalar:
     return literal if literal.type == scalar.type else Cast(literal, type=scalar.type)
 
 
+_MATERIALIZED: Final = frozenset(("PROCTIME_MATERIALIZE",))
+"""Functions that give plain times."""
+
+
 def materialized(scalar: Scalar, given: Schema) -> Scalar:
     """A scalar with casts of the time attributes that it computes with, which are plain times from there on."""
 
@@ -229,7 +240,8 @@ def materialized(scalar: Scalar, given: Schema) -> Scalar:
         is_time = isinstance(node, InputRef) and given[node.index].time is not None
         return Cast(node, type=node.type) if is_time else node
 
-    if isinstance(scalar, InputRef) or (isinstance(scalar, Cast) and scalar.type == scalar.operand.type):
+    is_cast = isinstance(scalar, Cast) and scalar.type == scalar.operand.type
+    if is_cast or isinstance(scalar, InputRef) or (isinstance(scalar, Call) and scalar.function in _MATERIALIZED):
         return scalar
     return scalar.transform(cast)
 

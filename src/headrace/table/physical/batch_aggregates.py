@@ -19,7 +19,7 @@ from headrace.table.physical.node import PhysicalNode, names_text
 from headrace.table.physical.phases import Phase, call_texts, partial_calls
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE"))
-_SORTED: Final = frozenset(("COLLECT", "ARRAY_AGG"))
+_SORTED: Final = frozenset(("COLLECT", "ARRAY_AGG", "LISTAGG"))
 
 
 @dataclass(frozen=True)

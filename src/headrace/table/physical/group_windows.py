@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
@@ -11,14 +11,14 @@ from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
-from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
+from headrace.table.logical.schema import Field, Schema, TimeAttribute, renumbered, unique_names
 from headrace.table.options import ALLOW_LATENESS, EARLY_FIRE, EARLY_FIRE_DELAY, LATE_FIRE, LATE_FIRE_DELAY
 from headrace.table.physical.aggregates import GroupAggregate, operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import call_texts
+from headrace.table.physical.phases import Phase, call_texts, partial_calls
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowingStrategy, WindowTableFunction
 from headrace.table.rules import group_windows as rules
@@ -99,9 +99,20 @@ class GroupWindowAggregate(PhysicalNode):
     def schema(self) -> Schema:
         given = self.input.schema
         fields = [given[index] for index in self.group] + [Field("", call.type) for call in self.calls]
-        return Schema((*fields, *self.columns)).renamed(unique_names((*self.names, *_PARTS[:3])))
+        return Schema((*fields, *self.columns)).renamed(unique_names((*self.names, *_PARTS[: len(self.columns)])))
+
+    @property
+    def shown_parts(self) -> list[str]:
+        """The properties of windows that plans show: all of them, if a query reads one."""
+        return [part for part in _PARTS if self.columns and (part != "w$rowtime" or not self.window.is_of_clock)]
 
     def terms(self, text: ScalarText) -> Terms:
+        names = self.input.schema.names
+        selected = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
+        parts = [f"{part.removeprefix('w$')}('w$) AS {part}" for part in self.shown_parts]
+        yield from self._terms_of(self.shown_parts, [*selected, *parts])
+
+    def _terms_of(self, properties: Sequence[str], selected: Sequence[str]) -> Terms:
         names = self.input.schema.names
         keys = [names[index] for index in self.group]
         if keys:
@@ -109,13 +120,28 @@ class GroupWindowAggregate(PhysicalNode):
         sizes = [self.window.size] if self.window.step is None else [self.window.size, self.window.step]
         shown = ", ".join(["'w$", names[self.time_column], *map(str, sizes)])
         yield "window", f"{_NAMES[self.window.kind]}({shown})"
-        shown_parts = [part for part in _PARTS if part != "w$rowtime" or not self.window.is_of_clock]
-        yield "properties", names_text(shown_parts)
-        selected = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
-        parts = [f"{part.removeprefix('w$')}('w$) AS {part}" for part in shown_parts]
-        yield "select", names_text([*keys, *selected, *parts])
+        if properties:
+            yield "properties", names_text(properties)
+        yield "select", names_text([*keys, *selected])
+
+    def as_read(self, read: Collection[int]) -> PhysicalNode:
+        is_part_read = any(index >= len(self.group) + len(self.calls) for index in read)
+        return self if is_part_read else replace(self, columns=())
+
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        assert isinstance(self.input, Exchange)
+        results, given = self.names[len(self.group) :], self.input.schema
+        found = partial_calls(self.calls, results, given.names) if is_batch else None
+        if found is None:
+            return self
+        properties = [part for part in self.shown_parts if part != "w$proctime"]
+        local = tuple(self._terms_of(properties, found.partial))
+        below = Exchange(Phase(self.input.input, given, "LocalHashWindowAggregate", local), self.group)
+        return Phase(below, self.schema, "HashWindowAggregate", tuple(self._terms_of(properties, found.final)))
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        if builder.is_batch:
+            return builder.translate(self._bounded())
         width, names = len(self.group), self.schema.names
         definition = self.emission.of(self.window.definition, is_event_time=not self.window.is_of_clock)
         spec = TableWindowSpec(
@@ -131,6 +157,19 @@ class GroupWindowAggregate(PhysicalNode):
             timers_wait=False,
         )
         return builder.add(spec, self.name, by_key(inputs[0], self.input.schema, self.group, names[:width]))
+
+    def _bounded(self) -> PhysicalNode:
+        """The aggregate in batch mode, with the same columns."""
+        assert isinstance(self.input, Exchange)
+        named = tuple(field.named(name) for field, name in zip(self.columns, _PARTS, strict=False))
+        function = WindowTableFunction(self.input.input, self.window, self.time_column, named)
+        width, keys = len(self.input.schema), len(self.group)
+        group = (*self.group, width, width + 1, width + 2)
+        names = (*self.names[:keys], *_PARTS[:3], *self.names[keys:])
+        grouped = GroupAggregate(Exchange(function, group), group, self.calls, names)
+        places = [*range(keys), *range(keys + 3, len(group) + len(self.calls)), *range(keys, len(group))]
+        refs = tuple(InputRef.of(grouped.schema, place) for place in places)
+        return Calc(grouped, refs, tuple(grouped.schema.names[place] for place in places))
 
 
 @conversion_rule(rules.GroupWindowAggregate)
@@ -148,8 +187,9 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
     columns = (end, end, row_time)
     if window.is_session and (context.settings.get(EARLY_FIRE) or context.settings.get(LATE_FIRE)):
         raise PlanningError("SESSION windows fire only at their end: table.exec.emit.* is not supported for them")
-    if context.is_batch:
-        return _with_parts(relation, _bounded(source, window, relation, keys, names, columns), len(keys))
+    if context.is_batch and window.is_session:
+        raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")
+    names = (*names[: len(keys)], *renumbered(names[len(keys) :], len(keys)))
     node = GroupWindowAggregate(
         Exchange(source, keys), window, relation.time_column, keys, relation.calls, names, columns, _emission(context)
     )
@@ -160,29 +200,6 @@ def _check_sizes(relation: rules.GroupWindowAggregate) -> None:
     for size in (relation.size, relation.step):
         if size is not None and size <= 0:
             raise PlanningError(f"{relation.kind.value} requires positive sizes, and one is {size} ms")
-
-
-def _bounded(
-    source: PhysicalNode,
-    window: WindowingStrategy,
-    relation: rules.GroupWindowAggregate,
-    keys: tuple[int, ...],
-    names: tuple[str, ...],
-    columns: tuple[Field, ...],
-) -> PhysicalNode:
-    """Window aggregates in batch mode, with the columns of :class:`GroupWindowAggregate`."""
-    if window.is_session:
-        raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")
-    named = tuple(field.named(name) for field, name in zip(columns, _PARTS, strict=False))
-    function = WindowTableFunction(source, window, relation.time_column, named)
-    width = len(source.schema)
-    group = (*keys, width, width + 1, width + 2)
-    grouped = GroupAggregate(
-        Exchange(function, group), group, relation.calls, (*names[: len(keys)], *_PARTS[:3], *names[len(keys) :])
-    )
-    places = [*range(len(keys)), *range(len(keys) + 3, len(group) + len(relation.calls)), *range(len(keys), len(group))]
-    refs = tuple(InputRef.of(grouped.schema, place) for place in places)
-    return Calc(grouped, refs, tuple(grouped.schema.names[place] for place in places))
 
 
 def _emission(context: ConversionContext) -> Emission:

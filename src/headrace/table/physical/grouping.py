@@ -114,7 +114,7 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
     source = converted(aggregate.input, context)
     make: MakeAggregate = partial(_grouped, _ttl(aggregate.hints))
     if not context.is_batch:
-        is_split = context.settings.get(AGG_PHASES) != "ONE_PHASE" and not context.does(source)
+        is_split = context.settings.get(AGG_PHASES) != "ONE_PHASE"
         make = partial(_windowed_or, make, in_two_phases if is_split else in_one_phase)
     for call in aggregate.calls:
         _check(call, source, is_batch=context.is_batch)

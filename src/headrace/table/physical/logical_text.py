@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.table.functions.types import INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.match import Match
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import AggregateCall, Cast, InputRef, Literal, SortKey, substituted
-from headrace.table.logical.schema import unique_names
+from headrace.table.logical.scalars import (
+    AggregateCall,
+    Cast,
+    CorrelatedRef,
+    FieldAccess,
+    InputRef,
+    Literal,
+    SortKey,
+    substituted,
+)
+from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.physical.explain import tree_text
 from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
 from headrace.table.physical.scalar_text import CalciteText, literal_text, record_type_text
@@ -24,8 +34,39 @@ def logical_text(roots: Sequence[Relation]) -> str:
     return "\n\n".join(tree_text(root, _line, _inputs) for root in roots)
 
 
+@dataclass(frozen=True)
+class _Uncollect(Relation):
+    """The elements of collections that a projection below computes."""
+
+    input: Relation
+    unnest: logical.Unnest
+
+    @property
+    def schema(self) -> Schema:
+        return self.unnest.schema
+
+    @staticmethod
+    def of(unnest: logical.Unnest) -> Relation:
+        """A node that plans show as several."""
+        names = [
+            each.name if isinstance(each, CorrelatedRef | FieldAccess) else f"EXPR${at}"
+            for at, each in enumerate(unnest.operands)
+        ]
+        row = logical.Values(((_ZERO,),), Schema((Field("ZERO", _ZERO.type),)))
+        node = _Uncollect(logical.Project(row, unnest.operands, tuple(names)), unnest)
+        return logical.Project(node, InputRef.all_of(node.schema), node.schema.names)
+
+
+_ZERO: Final = Literal(0, type=INT.not_null())
+
+
 def _inputs(relation: Relation) -> Sequence[Relation]:
-    """The relations below one that plans show: without the constant that ``COUNT(*)`` reads."""
+    """The relations below one that plans show."""
+    return [_Uncollect.of(each) if isinstance(each, logical.Unnest) else each for each in _all_inputs(relation)]
+
+
+def _all_inputs(relation: Relation) -> Sequence[Relation]:
+    """The relations below one, without the constant that ``COUNT(*)`` reads."""
     if isinstance(relation, logical.Aggregate) and _is_constant(relation.input):
         return relation.input.inputs
     if isinstance(relation, logical.Sink):
@@ -56,7 +97,8 @@ def _line(relation: Relation) -> str:
     name, terms = _TERMS[type(relation)]
     if isinstance(relation, logical.SetOperation):
         name = f"Logical{relation.operator.value}"
-    return f"{name}({', '.join(f'{key}=[{value}]' for key, value in terms(relation))})"
+    shown = ", ".join(f"{key}=[{value}]" for key, value in terms(relation))
+    return f"{name}({shown})" if shown else name
 
 
 def _indented(relation: Relation, depth: int = 0) -> str:
@@ -130,7 +172,11 @@ def _aggregate_call(call: AggregateCall) -> str:
 
 
 def _direction(key: SortKey) -> str:
-    return f"{'DESC' if key.descending else 'ASC'}-nulls-{'first' if key.nulls_first else 'last'}"
+    """The direction of a key; Calcite leaves out where NULLs are if they count as the largest values."""
+    direction = "DESC" if key.descending else "ASC"
+    if key.nulls_first == key.descending:
+        return direction
+    return f"{direction}-nulls-{'first' if key.nulls_first else 'last'}"
 
 
 def _sort_key(key: SortKey) -> str:
@@ -152,9 +198,7 @@ def _window(window: logical.WindowTableFunction) -> Terms:
     if window.partition_by:
         source += f" PARTITION BY({', '.join(f'${index}' for index in window.partition_by)})"
     arguments = [source, f"DESCRIPTOR(_UTF-16LE'{schema.names[window.time_column]}')"]
-    arguments += [f"{each}:INTERVAL SECOND" for each in (window.step, window.size) if each is not None]
-    if window.offset:
-        arguments.append(f"{window.offset}:INTERVAL SECOND")
+    arguments += map(_text, window.intervals)
     yield "invocation", f"{window.kind.value}({', '.join(arguments)})"
     yield "rowType", _row_type(window)
 
@@ -167,6 +211,11 @@ def _row_type(relation: Relation) -> str:
 def _table_function(scan: logical.TableFunctionScan) -> Terms:
     yield "invocation", f"{scan.function}({', '.join(map(_text, scan.operands))})"
     yield "rowType", _row_type(scan)
+
+
+def _uncollect(node: _Uncollect) -> Terms:
+    if node.unnest.with_ordinality:
+        yield "withOrdinality", "true"
 
 
 def _join(join: logical.Join) -> Terms:
@@ -256,7 +305,7 @@ _TERMS: Final[dict[type[Relation], tuple[str, Callable[[Any], Terms]]]] = {
     logical.Sort: ("LogicalSort", _sort),
     logical.WindowTableFunction: ("LogicalTableFunctionScan", _window),
     logical.TableFunctionScan: ("LogicalTableFunctionScan", _table_function),
-    logical.Unnest: ("Uncollect", lambda unnest: iter(())),
+    _Uncollect: ("Uncollect", _uncollect),
     logical.Snapshot: ("LogicalSnapshot", lambda snapshot: iter([("period", _text(snapshot.period))])),
     logical.Join: ("LogicalJoin", _join),
     logical.Correlate: ("LogicalCorrelate", _correlate),

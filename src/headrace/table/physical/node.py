@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -83,6 +83,14 @@ class PhysicalNode(LogicalNode):
         Args:
             is_batch: whether it runs in batch mode.
         """
+        return self
+
+    def as_read(self, read: Collection[int]) -> PhysicalNode:
+        """The node that plans show where only some of its columns are read."""
+        return self
+
+    def with_read_inputs(self) -> PhysicalNode:
+        """The node over inputs as plans show them, for what it reads of them."""
         return self
 
     def executed(self) -> PhysicalNode:

@@ -23,7 +23,7 @@ _PARTS: Final = {
 }
 """Names of partial results that differ from the function's name."""
 
-_SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG", "SINGLE_VALUE"))
+_SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG", "SINGLE_VALUE", "LISTAGG"))
 _WHOLE_IN_BATCH: Final = frozenset(("COLLECT", "ARRAY_AGG"))
 """Functions that batch plans show in two phases: with partial results of several parts, and of one object."""
 
@@ -43,10 +43,17 @@ def call_texts(
     ]
 
 
+def shown_function(call: AggregateCall) -> str:
+    """The name of a function in plans: ``$SUM0`` for a sum that is never NULL."""
+    return "$SUM0" if call.function == "SUM" and not call.type.nullable else call.function
+
+
 def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> str:
     """A call in the form of plans: ``COUNT(DISTINCT id) FILTER $f2``."""
     operands = names_text([names[index] for index in call.operands]) or "*"
-    text = f"{call.function}{'_RETRACT' if retracts else ''}({'DISTINCT ' if call.is_distinct else ''}{operands})"
+    text = (
+        f"{shown_function(call)}{'_RETRACT' if retracts else ''}({'DISTINCT ' if call.is_distinct else ''}{operands})"
+    )
     return text if call.filter is None else f"{text} FILTER {names[call.filter]}"
 
 
@@ -107,7 +114,7 @@ def merging_texts(
     for each in partials(calls, retracts=retracts):
         retracted = "_RETRACT" if retracts and each.call not in growing else ""
         of_set = "" if each.distinct is None else f"distinct${each.distinct} "
-        yield f"{each.call.function}{retracted}({of_set}{each.shown})"
+        yield f"{shown_function(each.call)}{retracted}({of_set}{each.shown})"
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,7 @@ def partial_calls(calls: Sequence[AggregateCall], results: Sequence[str], names:
         operands = names_text([names[index] for index in call.operands]) or "*"
         chosen = "" if call.filter is None else f" FILTER {names[call.filter]}"
         is_whole = call.function in _WHOLE_IN_BATCH
-        partial.append(f"Partial_{call.function}({operands}){chosen} AS {result if is_whole else each.shown}")
-        final.append(f"Final_{call.function}({result if is_whole else names_text(each.parts)}) AS {result}")
+        function = shown_function(call)
+        partial.append(f"Partial_{function}({operands}){chosen} AS {result if is_whole else each.shown}")
+        final.append(f"Final_{function}({result if is_whole else names_text(each.parts)}) AS {result}")
     return PartialCalls(tuple(partial), tuple(final))

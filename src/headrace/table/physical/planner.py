@@ -140,6 +140,7 @@ class Planner:
     @refuses_depth
     def _shown(self, node: PhysicalNode) -> PhysicalNode:
         """A plan including the nodes that exist only in its text."""
+        node = node.with_read_inputs()
         below = node.with_inputs([self._shown(child) for child in node.inputs])
         return below.as_shown(is_batch=self.is_batch)
 

@@ -203,10 +203,8 @@ class WindowRank(PhysicalNode):
         return True
 
     def terms(self, text: ScalarText) -> Terms:
-        names, columns = self.input.schema.names, self.windowing
-        assert columns.start is not None
-        assert columns.end is not None
-        yield "window", columns.window.text(f"win_start=[{names[columns.start]}], win_end=[{names[columns.end]}]")
+        names = self.input.schema.names
+        yield "window", self.windowing.text(names)
         keys = names_text([names[index] for index in self.partition_by])
         if self.is_deduplicate:
             yield "keep", "LastRow" if self.order_by[0].descending else "FirstRow"

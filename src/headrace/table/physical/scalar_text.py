@@ -41,7 +41,7 @@ from headrace.table.logical.scalars import (
     SubqueryKind,
 )
 from headrace.table.logical.schema import TimeAttribute
-from headrace.table.physical.searches import Range, Search, simplified
+from headrace.table.rules.searches import Range, Search, simplified
 
 _SIMPLE_BINARY: Final = frozenset(
     ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
@@ -454,14 +454,20 @@ def _executed_call(call: Call, text: Text) -> str:
     if (unit := _unit_of(call)) is not None:
         return _with_unit(call, list(map(text, call.operands)), unit)
     flags = _flags_of(call)
-    if flags or call.function == "||":
+    if flags or call.function in ("||", "SIMILAR TO"):
         return f"{call.function}({', '.join([*flags, *map(text, call.operands)])})"
     return _infix_call(call, text)
 
 
 def _executed_case(case: Case, text: Text) -> str:
-    parts = [part for each in case.branches for part in (text(each.condition), text(each.result))]
-    return f"CASE({', '.join([*parts, text(case.otherwise)])})"
+    parts = [part for each in case.branches for part in (text(each.condition), text(_shown_result(each.result)))]
+    return f"CASE({', '.join([*parts, text(_shown_result(case.otherwise))])})"
+
+
+def _shown_result(result: Scalar) -> Scalar:
+    """A result with its conversion to the type of all results, but for constants."""
+    is_shown = isinstance(result, Cast) and result.is_implicit and not isinstance(result.operand, Literal)
+    return replace(result, is_implicit=False) if isinstance(result, Cast) and is_shown else result
 
 
 def _executed_literal(literal: Literal) -> str:

@@ -12,12 +12,12 @@ from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, InputRef, Scalar, input_refs, moved
-from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
+from headrace.table.logical.schema import Field, Schema, TimeAttribute, renumbered, unique_names
 from headrace.table.physical.aggregates import operations
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, never, with_before
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import call_texts
+from headrace.table.physical.phases import call_text
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowColumns, WindowingStrategy, WindowTableFunction, window_columns
 from headrace.windowing.intervals import ColumnarWindows, GivenWindows
@@ -71,12 +71,15 @@ class WindowAggregate(PhysicalNode):
         if self.group:
             yield "groupBy", names_text([names[index] for index in self.group])
         yield "window", self.window_text
-        parts = (
-            f"{part}('w$) AS {field.name}"
+        shown = [
+            (f"{part}('w$)", field.name)
             for part, field in zip(("start", "end", "rowtime"), self.columns, strict=True)
             if self.shows_time or part != "rowtime"
-        )
-        yield "select", names_text([*(names[index] for index in self.group), *self.call_texts, *parts])
+        ]
+        texts = [*self.call_texts, *(text for text, _ in shown)]
+        labels = [*self.names[len(self.group) :], *(name for _, name in shown)]
+        selected = (f"{text} AS {label}" for text, label in zip(texts, labels, strict=False))
+        yield "select", names_text([*(names[index] for index in self.group), *selected])
 
     @property
     def window_text(self) -> str:
@@ -88,8 +91,13 @@ class WindowAggregate(PhysicalNode):
 
     @property
     def call_texts(self) -> list[str]:
-        """The aggregates in the form of plans."""
-        return call_texts(self.calls, self.names[len(self.group) :], self.input.schema.names, retracts=False)
+        """The aggregates in the form of plans, without names."""
+        return [call_text(call, self.input.schema.names, retracts=self.retracts) for call in self.calls]
+
+    @property
+    def retracts(self) -> bool:
+        """Return whether rows may be retracted."""
+        return not self.input.mode.is_insert_only
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given, width = self.input.schema, len(self.group)
@@ -105,8 +113,8 @@ class WindowAggregate(PhysicalNode):
             time_type=self.columns[2].type,
             is_end=self.is_attached,
             zone=self.window.zone(builder),
-            retracts=not self.input.mode.is_insert_only,
-            has_two_phases=self.has_two_phases,
+            retracts=self.retracts,
+            has_two_phases=self.has_two_phases and not self.retracts,
             is_columnar=self.window.is_columnar,
             names=names[-3:],
         )
@@ -145,12 +153,12 @@ def window_aggregate(
     keys = tuple(index for index in group if index not in columns.places)
     if columns.window.is_session and set(columns.partition_by) != set(keys):
         return None
-    called = (*(source.schema.names[index] for index in keys), *names[len(group) :])
+    called = (*(source.schema.names[index] for index in keys), *renumbered(names[len(group) :], len(keys)))
     function = _function_below(source)
     if function is not None and not _looks_at_window(source, function, calls):
         node = _of_times(source, function, keys, calls, called, shows_time=columns.time in group)
     else:
-        node = _of_ends(source, columns, keys, calls, called)
+        node = _of_ends(source, columns, keys, calls, called, shows_time=columns.time in group)
     return _in_order(arranged(node, columns.start), source, group, keys, names, columns)
 
 
@@ -187,13 +195,17 @@ def _of_ends(
     keys: tuple[int, ...],
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
+    *,
+    shows_time: bool,
 ) -> WindowAggregate:
     """The aggregate over windows in columns."""
     if columns.window.is_session:
         raise PlanningError("SESSION windows can only be aggregated by their partition keys and their window")
     assert columns.end is not None
     fields = _fields(source, columns)
-    return WindowAggregate(Exchange(source, keys), columns.window, keys, calls, names, columns.end, True, fields)
+    return WindowAggregate(
+        Exchange(source, keys), columns.window, keys, calls, names, columns.end, True, fields, shows_time
+    )
 
 
 def _fields(source: PhysicalNode, columns: WindowColumns) -> tuple[Field, ...]:

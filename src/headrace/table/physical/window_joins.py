@@ -49,10 +49,7 @@ class WindowJoin(AnyJoin):
         for name, node, columns in zip(
             ("leftWindow", "rightWindow"), (self.left, self.right), self.windows, strict=True
         ):
-            names = node.schema.names
-            assert columns.start is not None
-            assert columns.end is not None
-            yield name, columns.window.text(f"win_start=[{names[columns.start]}], win_end=[{names[columns.end]}]")
+            yield name, columns.text(node.schema.names)
         yield from super().terms(text)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Final
 
+from headrace.table.functions.types import BIGINT
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall
 from headrace.table.logical.schema import Schema
@@ -19,6 +20,8 @@ from headrace.table.physical.windows import WindowingStrategy
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE", "JSON_ARRAYAGG", "JSON_OBJECTAGG"))
 """Functions whose partial results cannot be merged."""
+
+_COUNT: Final = AggregateCall("COUNT", (), BIGINT.not_null())
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,10 @@ class LocalWindowAggregate(PhysicalNode):
         )
         yield "window", self.window.text(place)
         end = "$window_end" if self.is_attached else "$slice_end"
-        yield "select", names_text([*keys, *partial_texts(self.calls, names), f"slice_end('w$) AS {end}"])
+        retracts = not self.input.mode.is_insert_only
+        calls = counted(self.calls, self.window, retracts=retracts)
+        texts = partial_texts(calls, names, retracts=retracts)
+        yield "select", names_text([*keys, *texts, f"slice_end('w$) AS {end}"])
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         return inputs[0]
@@ -82,8 +88,13 @@ class GlobalWindowAggregate(WindowAggregate):
 
     @property
     def call_texts(self) -> list[str]:
-        called = self.names[len(self.group) :]
-        return [f"{text} AS {name}" for text, name in zip(merging_texts(self.calls), called, strict=True)]
+        return list(merging_texts(counted(self.calls, self.window, retracts=self.retracts), retracts=self.retracts))
+
+
+def counted(calls: Sequence[AggregateCall], window: WindowingStrategy, *, retracts: bool) -> Sequence[AggregateCall]:
+    """The calls, with a count of rows where the global aggregate has to know whether a window has any left."""
+    is_counted = any(call == _COUNT for call in (replace(each, name=None) for each in calls))
+    return calls if is_counted or not (retracts or window.kind is WindowKind.HOP) else (*calls, _COUNT)
 
 
 def in_two_phases(node: WindowAggregate, start_column: int | None) -> WindowAggregate:

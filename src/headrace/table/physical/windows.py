@@ -143,6 +143,14 @@ class WindowColumns:
     time: int | None
     partition_by: tuple[int | None, ...] = ()
 
+    def text(self, names: Sequence[str]) -> str:
+        """The windows in the form of plans, of a node with these columns."""
+        assert self.start is not None
+        assert self.end is not None
+        keys = names_text([names[at] for at in self.partition_by if at is not None])
+        place = f"win_start=[{names[self.start]}], win_end=[{names[self.end]}]"
+        return self.window.text(place, f", partition keys=[{keys}]" if keys else "")
+
     def through(self, places: dict[int, int]) -> WindowColumns:
         """The window columns of a node above, given the new positions of columns."""
         start, end, time = (None if at is None else places.get(at) for at in self._all)

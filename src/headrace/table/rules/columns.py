@@ -225,8 +225,11 @@ class Pruner:
         return Pruned(replace(operation, arms=arms, columns=columns), kept)
 
     def _window(self, window: logical.WindowTableFunction, needed: Needed) -> Pruned:
+        if self.purpose.is_shown and not self.through_watermarks:
+            return self.opaque(window)  # Flink prunes projections above windows before it makes ranks of them
         width = len(window.input.schema)
-        wanted = distinct((index for index in needed if index < width), [window.time_column], window.partition_by)
+        read = {*(index for index in needed if index < width), window.time_column, *window.partition_by}
+        wanted = tuple(sorted(read))
         places = {before: now for now, before in enumerate(wanted)}
         made = replace(
             window,

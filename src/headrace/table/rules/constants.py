@@ -17,6 +17,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import Filter, Join, Project, Relation, Values
 from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, all_of, conjuncts
+from headrace.table.rules.simplify import simplified_condition
 
 _ONE_ROW: Final = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])  # pa.array() would import pandas
 _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -43,11 +44,10 @@ def with_constants(relation: Relation, time_zone: str) -> Relation:
 
 
 def _filtered(relation: Filter, compiler: ExpressionCompiler) -> Relation:
-    parts = [_folded(each, compiler) for each in conjuncts(relation.condition)]
-    if any(isinstance(each, Literal) and not each.value for each in parts):
-        return Values((), relation.schema)
-    kept = [each for each in parts if not isinstance(each, Literal)]
-    return replace(relation, condition=all_of(kept)) if kept else relation.input
+    condition = simplified_condition(all_of([_folded(each, compiler) for each in conjuncts(relation.condition)]))
+    if not isinstance(condition, Literal):
+        return replace(relation, condition=condition)
+    return relation.input if condition.value else Values((), relation.schema)
 
 
 def _value_of(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.table.logical.scalars import Call, Cast, FieldAccess, InputRef, Literal, Scalar, conjuncts
+from headrace.table.rules.conditions import is_deterministic
 
 _OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -96,6 +97,18 @@ def constants_of(condition: Scalar | None) -> dict[int, Literal]:
             if isinstance(operand, InputRef) and only.low.literal is not None:
                 found[operand.index] = only.low.literal
     return found
+
+
+def contradict(parts: Sequence[Scalar]) -> bool:
+    """Return whether comparisons of one operand with constants exclude each other."""
+    found: dict[Scalar, Sequence[Range]] = {}
+    for part in parts:
+        given = _ranges(simplified(part))
+        if given is None or not is_deterministic(given[0]):
+            continue
+        operand, ranges = given
+        found[operand] = _intersected(found[operand], ranges) if operand in found else ranges
+    return not all(found.values())
 
 
 def _parts(scalar: Scalar, function: str) -> Sequence[Scalar]:
