@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
 
@@ -35,6 +36,8 @@ from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text
+from headrace.table.physical.phases import Phase
+from headrace.table.physical.scalar_text import execution_text
 from headrace.table.physical.shown_over import OverNode, call_text, shown_over
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.rules.rank import Rank
@@ -78,7 +81,24 @@ class OverAggregate(OverNode):
 
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         is_summed = any(call.function in ("SUM", "AVG") for call in self.calls)
-        return shown_over(self, is_batch=is_batch) if is_batch or is_summed else self
+        return shown_over(self, is_batch=is_batch) if is_batch or is_summed else self._without_constants()
+
+    def _without_constants(self) -> PhysicalNode:
+        """The node with the constant arguments of calls in their places, and not in columns."""
+        calc = self.input.input if isinstance(self.input, Exchange) else None
+        constants = _constants_of(calc) if isinstance(calc, Calc) else {}
+        if not constants or not isinstance(calc, Calc):
+            return self
+        texts = [constants.get(place, name) for place, name in enumerate(self.input.schema.names)]
+        shown = [call_text(call, name, texts) for call, name in zip(self.calls, self.names, strict=True)]
+        terms = dict(self.terms(lambda scalar, names: ""))
+        left = [name for place, name in enumerate(self.input.schema.names) if place not in constants]
+        terms["select"] = names_text([*left, *shown])
+        kept = [place for place in range(len(calc.expressions)) if place not in constants]
+        expressions = tuple(calc.expressions[place] for place in kept)
+        below = replace(calc, expressions=expressions, names=tuple(calc.names[place] for place in kept))
+        exchange = self.input.with_inputs([below.input if below.is_identity else below])
+        return Phase(exchange, self.schema, self.title, tuple(terms.items()), mode=self.mode)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given = self.input.schema
@@ -95,6 +115,19 @@ class OverAggregate(OverNode):
             ttl=builder.state_ttl,
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, self.partition_by))
+
+
+def _constants_of(calc: Calc) -> dict[int, str]:
+    """The columns that a rule has added for constant arguments of calls, and what plans show for them."""
+    pairs = enumerate(zip(calc.expressions, calc.names, strict=True))
+    return {
+        place: execution_text(each, ())
+        for place, (each, name) in pairs
+        if _ADDED.fullmatch(name) and not any(isinstance(node, InputRef) for node in each.walk())
+    }
+
+
+_ADDED: Final = re.compile(r"\$\d+")
 
 
 @dataclass(frozen=True)

@@ -193,17 +193,20 @@ class Pruner:
         return Pruned(replace(sort, input=below.relation, keys=keys), below.kept)
 
     def _aggregate(self, aggregate: logical.Aggregate, needed: Needed) -> Pruned:
+        if self.purpose.is_shown and not self.through_watermarks:
+            return self.opaque(aggregate)  # Flink prunes aggregates before it makes ranks of what is above them
         width = len(aggregate.group)
         kept = sorted({*range(width), *needed}) or [0]
+        pruned_one = aggregate
         if len(kept) < len(aggregate.schema):
             names = tuple(aggregate.names[index] for index in kept)
             calls = tuple(aggregate.calls[index - width] for index in kept[width:])
-            aggregate = replace(aggregate, calls=calls, names=names)
-        return Pruned(self._read_by(aggregate), tuple(kept))
+            pruned_one = replace(aggregate, calls=calls, names=names)
+        return Pruned(self._read_by(pruned_one, aggregate if self.purpose.is_shown else pruned_one), tuple(kept))
 
-    def _read_by(self, aggregate: logical.Aggregate) -> Relation:
-        """An aggregate over the columns that it reads."""
-        read = {*aggregate.group, *(index for call in aggregate.calls for index in call.columns)}
+    def _read_by(self, aggregate: logical.Aggregate, like: logical.Aggregate) -> Relation:
+        """An aggregate over the columns that another one reads."""
+        read = {*like.group, *(index for call in like.calls for index in call.columns)}
         below = self.prune(aggregate.input, tuple(sorted(read)))
         places = below.places
         if len(places) == len(aggregate.input.schema):

@@ -171,7 +171,7 @@ class _Below:
         return OverFunction(call.function, operands, call.type, call.is_distinct, call.ignores_nulls, call.options)
 
     def keys(self, window: _Window) -> tuple[tuple[int, ...], tuple[SortKey, ...]]:
-        partition_by = tuple(dict.fromkeys(self.place(each) for each in window.partition_by))
+        partition_by = tuple(sorted({self.place(each) for each in window.partition_by}))
         ordered = (key for key in window.order_by if not isinstance(key.operand, Literal))
         return partition_by, tuple(SortKey(self.place(key.operand), key.descending, key.nulls_first) for key in ordered)
 
