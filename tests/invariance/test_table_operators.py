@@ -124,6 +124,9 @@ WAYS: Final = {
         f"SELECT k, SESSION_END(rt, INTERVAL '0.020' SECOND) AS w, {AGGREGATES} FROM t GROUP BY k, SESSION(rt, "
         "INTERVAL '0.020' SECOND)", 1),
     "join": Way("SELECT a.k, a.id, b.id FROM t AS a JOIN t AS b ON a.k = b.k AND a.n < b.n", None),
+    "multi join": Way(
+        "SELECT /*+ MULTI_JOIN(a, b, c) */ a.k, a.id, b.id, c.id FROM t AS a JOIN t AS b ON a.k = b.k AND a.n < b.n "
+        "LEFT JOIN t AS c ON b.k = c.k AND b.id > c.id AND b.n = c.n", None),
     "interval join": Way(
         "SELECT a.k, a.id, b.id FROM t AS a LEFT JOIN t AS b ON a.k = b.k AND a.n < b.n AND b.rt BETWEEN a.rt - "
         "INTERVAL '0.010' SECOND AND a.rt + INTERVAL '0.030' SECOND", None),

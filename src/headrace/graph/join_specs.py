@@ -167,3 +167,50 @@ class TableIntervalJoinSpec(JoinSpec):
         if self.time_fields is None:
             return ProcessingTimeJoinOperator(definition, self.interval)
         return TableIntervalJoinOperator(definition, self.interval, self.time_fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiJoinSpec(OperatorSpec):
+    """Several joins on one key, which keep the rows of the inputs in state and not those of joins between them.
+
+    Attributes:
+        names: the names of the columns of all inputs.
+        states: how the rows of each input are kept.
+        optional: for each input whether rows of those before it are emitted without one of its rows, too.
+        conditions: for each input the condition of its join, over the columns of the inputs up to it; equality of keys
+            is part of it. None for no condition.
+    """
+
+    kind: ClassVar[str] = "MultiJoin"
+    state_kinds: ClassVar[StateKinds] = KEYED
+    names: tuple[str, ...]
+    states: tuple[SideState, ...]
+    optional: tuple[bool, ...]
+    conditions: tuple[Bound | None, ...]
+
+    @property
+    def inputs(self) -> tuple[InputKind, ...]:  # type: ignore[override]
+        return (InputKind.KEYED,) * len(self.states)
+
+    def joined_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        """The type of a row with the columns of some of the inputs."""
+        types = tuple(kind for schema in inputs for kind in schema.record_type.field_types)
+        return RowTypeInfo(types, self.names[: len(types)])
+
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        has_changes = any(self.optional) or any(schema.has_changes for schema in inputs)
+        return replace(output_of(self.joined_type(inputs)), has_changes=has_changes)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.join.multi_join import JoinedInput, MultiJoinOperator
+
+        inputs = [
+            JoinedInput(schema.record_type, state, is_optional, condition, self.joined_type(parameters.inputs[:number]))
+            for number, (schema, state, is_optional, condition) in enumerate(
+                zip(parameters.inputs, self.states, self.optional, self.conditions, strict=True), 1
+            )
+        ]
+        return MultiJoinOperator(inputs, parameters.output_type, codec_of(parameters.inputs[0]))
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {f"input {number}": schema.record_type for number, schema in enumerate(inputs)}

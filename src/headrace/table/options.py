@@ -96,6 +96,12 @@ ASYNC_KEY_ORDERED: Final = ConfigOption(
     "table.exec.async-lookup.key-ordered-enabled", boolean, False, "Whether rows of a key have to leave in order."
 )
 
+MULTI_JOIN: Final = ConfigOption(
+    "table.optimizer.multi-join.enabled",
+    boolean,
+    False,
+    "Whether joins on one key are one operator, which keeps no results of joins in between.",
+)
 PREDICATE_PUSHDOWN: Final = ConfigOption(
     "table.optimizer.source.predicate-pushdown-enabled",
     boolean,
@@ -176,6 +182,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ASYNC_MODE,
         ASYNC_KEY_ORDERED,
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
+        MULTI_JOIN,
         PREDICATE_PUSHDOWN,
         ATOMICITY,
         STATISTICS,
@@ -192,7 +199,7 @@ IN_EFFECT: Final = frozenset(_OPTIONS)
 _OPTIMIZER: Final = (
     "distinct-agg.split.bucket-num distinct-agg.split.enabled dynamic-filtering.enabled "
     "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold "
-    "multi-join.enabled multiple-input-enabled non-deterministic-update.strategy "
+    "multiple-input-enabled non-deterministic-update.strategy "
     "reuse-optimize-block-with-digest-enabled "
     "reuse-sink-enabled reuse-source-enabled reuse-sub-plan-enabled "
     "union-all-as-breakpoint-enabled delta-join.strategy"

@@ -152,27 +152,15 @@ class Join(AnyJoin):
 
     def needed(self, index: int, wanted: UpdateKind) -> UpdateKind | None:
         """The update kind that it requires from an input."""
-        if wanted is not UpdateKind.ONLY_AFTER:
-            return UpdateKind.BEFORE_AND_AFTER
-        own = set(self.keys.right if index else self.keys.left)
-        holds_key = any(own <= key for key in self._keys_of(index))
-        has_updates = Modify.UPDATE in modify_kinds(self.right if index else self.left)
-        return UpdateKind.ONLY_AFTER if holds_key or not has_updates else None
+        return updates_needed((self.left, self.right)[index], (self.keys.left, self.keys.right)[index], wanted)
 
     def _keys_of(self, index: int) -> Keys:
         """The upsert keys of an input within a subtask."""
-        node = self.right if index else self.left
-        return node.input.upsert_keys if isinstance(node, Exchange) else node.upsert_keys
+        return keys_in_subtask(self.right if index else self.left)
 
     def state_of(self, index: int, ttl: int = 0) -> SideState:
         """The state of an input's rows."""
-        keys, own = self._keys_of(index), set(self.keys.right if index else self.keys.left)
-        if any(key <= own for key in keys):
-            return SideState(Uniqueness.ONE_ROW, (), ttl)
-        if not keys:
-            return SideState(Uniqueness.NONE, (), ttl)
-        smallest = min(keys, key=lambda key: (len(key), sorted(key)))
-        return SideState(Uniqueness.UNIQUE_KEY, tuple(sorted(smallest)), ttl)
+        return side_state(self._keys_of(index), self.keys.right if index else self.keys.left, ttl)
 
     @property
     def upsert_keys(self) -> Keys:
@@ -205,6 +193,32 @@ class Join(AnyJoin):
         itself = sources[0] == sources[1]
         spec = RegularJoinSpec(**self.about(builder), states=(states[0], states[1]), joins_itself=itself)
         return builder.add(spec, self.name, *self.keyed(inputs))
+
+
+def keys_in_subtask(node: PhysicalNode) -> Keys:
+    """The upsert keys of an input of a join within a subtask."""
+    return node.input.upsert_keys if isinstance(node, Exchange) else node.upsert_keys
+
+
+def updates_needed(node: PhysicalNode, join_key: Sequence[int], wanted: UpdateKind) -> UpdateKind | None:
+    """The update kind that a join requires from an input, by the input's columns of the join key."""
+    if wanted is not UpdateKind.ONLY_AFTER:
+        return UpdateKind.BEFORE_AND_AFTER
+    own = set(join_key)
+    holds_key = any(own <= key for key in keys_in_subtask(node))
+    return UpdateKind.ONLY_AFTER if holds_key or Modify.UPDATE not in modify_kinds(node) else None
+
+
+def smallest_key(keys: Keys) -> tuple[int, ...]:
+    """The first one of the smallest upsert keys, of which there is one."""
+    return min((len(key), *sorted(key)) for key in keys)[1:]
+
+
+def side_state(keys: Keys, join_key: Sequence[int], ttl: int = 0) -> SideState:
+    """The state of the rows of an input, by its upsert keys and its columns of the join key."""
+    if any(key <= set(join_key) for key in keys):
+        return SideState(Uniqueness.ONE_ROW, (), ttl)
+    return SideState(Uniqueness.UNIQUE_KEY, smallest_key(keys), ttl) if keys else SideState(Uniqueness.NONE, (), ttl)
 
 
 _SPECS: Final = {

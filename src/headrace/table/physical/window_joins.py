@@ -15,6 +15,7 @@ from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.interval_joins import interval_join
 from headrace.table.physical.joins import AnyJoin, JoinKeys, bounded_join, regular_join
+from headrace.table.physical.multi_joins import multi_join
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.physical.windows import WindowColumns, window_columns
@@ -96,4 +97,4 @@ def _join(join: logical.Join, context: ConversionContext) -> PhysicalNode:
     if context.is_batch:
         return bounded_join(join, left, right)
     found = window_join(join, left, right) or interval_join(join, left, right)
-    return found or regular_join(join, left, right)
+    return found or multi_join(join, left, right, context) or regular_join(join, left, right)

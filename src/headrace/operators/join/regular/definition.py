@@ -83,14 +83,15 @@ class JoinDefinition:
             times: the timestamps and the watermarks.
             kinds: the row kinds; None for insertions.
         """
-        columns = _taken(sides[LEFT], lefts)
+        columns = rows_at(sides[LEFT], lefts)
         if not self.join_type.gives_left_rows:
-            columns += _taken(sides[RIGHT], rights)
+            columns += rows_at(sides[RIGHT], rights)
         made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self.output_type))
         return Batch(self.output_type, *times, columns=made, kinds=kinds)
 
 
-def _taken(rows: pa.RecordBatch, places: Longs) -> list[pa.Array]:
+def rows_at(rows: pa.RecordBatch, places: Longs) -> list[pa.Array]:
+    """The columns of rows by their positions, with NULL for ``NOBODY``."""
     is_missing = places == NOBODY
     if not is_missing.any():
         return [gather(column, places) for column in rows.columns]

@@ -121,7 +121,7 @@ class _Candidates:
             found, others = found[is_there], others[is_there]
         is_match = self._holding(side, found, others)
         if (found[1:] == found[:-1]).any():
-            order = _order(there.entries, found, others)
+            order = in_order_of_state(there.entries, found, others)
             found, others = found[order], others[order]
             is_match = None if is_match is None else is_match[order]
         return (found, others) if is_match is None else (found[is_match], others[is_match])
@@ -135,7 +135,7 @@ class _Candidates:
         return self.condition.holds(self.sides[LEFT].rows, self.sides[RIGHT].rows, lefts, rights)
 
 
-def _order(entries: JoinEntries, records: Longs, others: Longs) -> Longs:
+def in_order_of_state(entries: JoinEntries, records: Longs, others: Longs) -> Longs:
     """The order of the rows that are there when each record comes: that of a hash map of Java, as in Flink.
 
     Its entries are different rows, whose hashes say in which bucket they are; equal ones follow one another.

@@ -1,0 +1,181 @@
+"""``JoinRecords`` and ``RowsOfSide``: what a join processes at a time, and the rows that it needs for that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.batch import Kinds, take_back
+from headrace.operators.base import KeyedBatch
+from headrace.operators.join.regular.lifetimes import STORED, JoinEntries
+from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide, Uniqueness, no_rows
+from headrace.operators.join.results import NOBODY
+from headrace.operators.waiting import TakenBatches
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import group_keys, sorted_by
+from headrace.state.runs.merge_input import concat
+
+Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class JoinRecords:
+    """Records of all inputs that are processed together, in the order of arrival.
+
+    Attributes:
+        batches: those of each input; None where there are none.
+        sides: the input of each.
+        keys: their distinct keys, by hash and key.
+        of_keys: the key of each.
+        kinds: the kind of each.
+        timestamps: its timestamp.
+        watermarks: the watermark that it has met.
+    """
+
+    batches: tuple[KeyedBatch | None, ...]
+    sides: Longs
+    keys: KeyColumn
+    of_keys: Longs
+    kinds: Kinds
+    timestamps: Longs
+    watermarks: Longs
+
+    @staticmethod
+    def of(taken: TakenBatches[KeyedBatch], inputs: int) -> JoinRecords:
+        """The records of batches, given the number of inputs."""
+        keys = KeyColumn.concat([batch.keys for batch in taken.batches])
+        groups = group_keys(keys.hashes, keys.values)
+        of_keys = groups.numbers
+        return JoinRecords(
+            tuple(taken.of(side) for side in range(inputs)),
+            taken.sides,
+            keys.take(groups.first_rows),
+            of_keys,
+            np.concatenate([batch.row_kinds for batch in taken.batches]),
+            taken.timestamps,
+            taken.watermarks,
+        )
+
+    def in_turn(self) -> JoinRecords:
+        """The records with the first of all inputs in front of the second of all, and so on."""
+        places = np.empty(len(self.sides), np.int64)
+        for side in range(len(self.batches)):
+            own = np.flatnonzero(self.sides == side)
+            places[own] = len(self.batches) * np.arange(len(own)) + side
+        order = np.argsort(places)
+        return replace(
+            self,
+            sides=self.sides[order],
+            of_keys=self.of_keys[order],
+            kinds=self.kinds[order],
+            timestamps=self.timestamps[order],
+            watermarks=self.watermarks[order],
+        )
+
+    @cached_property
+    def takes_back(self) -> Mask:
+        """True for each record that retracts a row."""
+        return take_back(self.kinds)
+
+    def entries(self, sides: Sequence[JoinEntries]) -> Longs:
+        """The place of each record among the entries of its input."""
+        found = np.empty(len(self.sides), np.int64)
+        for side, entries in enumerate(sides):
+            own = np.flatnonzero(self.sides == side)
+            found[own] = len(entries) - len(own) + np.arange(len(own))
+        return found
+
+
+@dataclass(frozen=True)
+class RowsOfSide:
+    """The rows of one input while records are processed.
+
+    Attributes:
+        entries: the stored rows, and the records.
+        found: the stored rows.
+        partners: the number of matches of each entry.
+    """
+
+    entries: JoinEntries
+    found: FoundRows
+    partners: Longs
+
+    def written(self) -> tuple[FoundRows, Mask]:
+        """The rows to write, in the order of state, and which of them are live."""
+        entries, stored = self.entries, len(self.found.of_keys)
+        numbers = entries.lifetimes.numbers if entries.is_unique else entries.numbers
+        is_there = ~entries.takes_back & (entries.deaths == entries.end)
+        is_written = is_there.copy()
+        is_written[:stored] &= self.partners[:stored] != self.found.partners
+        is_written[:stored] |= self._are_gone(is_there, numbers)
+        rows = np.flatnonzero(is_written)
+        rows = rows[sorted_by(entries.of_keys[rows], numbers[rows])]
+        made = FoundRows(entries.of_keys[rows], numbers[rows], self.partners[rows], entries.rows.take(pa.array(rows)))
+        return made, is_there[rows]
+
+    def _are_gone(self, is_there: Mask, numbers: Longs) -> Mask:
+        """True for each stored row that is dead, and whose number no other row has taken over."""
+        entries, stored = self.entries, len(self.found.of_keys)
+        gone = ~is_there[:stored]
+        if entries.is_unique and gone.any():
+            order, groups = entries.groups
+            of_groups = np.empty(len(entries), np.int64)
+            of_groups[order] = groups
+            left = np.full(int(groups.max()) + 1, NOBODY)
+            left[of_groups[is_there]] = numbers[is_there]
+            gone &= left[of_groups[:stored]] != numbers[:stored]
+        return gone
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """One input of a join.
+
+    Attributes:
+        index: its place among the inputs.
+        state: how its rows are kept.
+        stored: its rows in state.
+        schema: their columns.
+        needs_own_rows: whether a record finds the other rows of its own input as well.
+    """
+
+    index: int
+    state: SideState
+    stored: StoredSide
+    schema: pa.Schema
+    needs_own_rows: bool = False
+
+    def rows(self, records: JoinRecords, numbers: ArrivalCounter) -> RowsOfSide:
+        """The relevant rows: of keys with records of other inputs, or that may be replaced.
+
+        Args:
+            records: the records to process.
+            numbers: gives new rows their numbers.
+        """
+        batch = records.batches[self.index]
+        own = np.flatnonzero(records.sides == self.index)
+        takes_back = records.takes_back[own]
+        is_wanted = np.zeros(len(records.keys), np.bool_)
+        is_wanted[records.of_keys[records.sides != self.index]] = True
+        if self.needs_own_rows or self.state.uniqueness is not Uniqueness.NONE or takes_back.any():
+            is_wanted[records.of_keys[own]] = True
+        wanted = np.flatnonzero(is_wanted)
+        found = self.stored.find(records.keys.take(wanted)) if len(wanted) else no_rows(self.schema)
+        stored = len(found.of_keys)
+        entries = JoinEntries(
+            self.state,
+            np.concatenate((wanted[found.of_keys], records.of_keys[own])),
+            np.concatenate((np.full(stored, STORED), own)),
+            np.concatenate((np.zeros(stored, np.bool_), takes_back)),
+            np.concatenate((found.numbers, numbers.next(len(own)))),
+            concat([found.rows, *([] if batch is None else [batch.columns])]),
+            len(records.sides),
+        )
+        return RowsOfSide(entries, found, np.concatenate((found.partners, np.zeros(len(own), np.int64))))
