@@ -131,7 +131,9 @@ class MultiJoinOperator(BufferingOperator):
         if not len(joined.records):
             return
         columns = [
-            column for side, entries in zip(sides, joined.entries, strict=True) for column in rows_at(side.rows, entries)
+            column
+            for side, entries in zip(sides, joined.entries, strict=True)
+            for column in rows_at(side.rows, entries)
         ]
         made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._output_type))
         times = records.timestamps[joined.records], records.watermarks[joined.records]

@@ -11,10 +11,9 @@ from headrace.graph.join_specs import MultiJoinSpec
 from headrace.operators.join.regular.stored_rows import SideState
 from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
-from headrace.table.logical.names import unique_names
 from headrace.table.logical.relations import JoinKind, joined_schema
 from headrace.table.logical.scalars import InputRef, Scalar, moved
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, unique_names
 from headrace.table.options import MULTI_JOIN
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.calcs import projected
