@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -136,3 +137,9 @@ def processor_seconds(pid: int | None = None) -> float:
             times = process.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+def children_seconds() -> float:
+    """The CPU time of those processes that this one has started, and has seen the end of."""
+    times = os.times()
+    return times.children_user + times.children_system

@@ -19,12 +19,12 @@ from headrace.common.time import Time
 from headrace.datastream import aggregates
 from headrace.datastream.window import TumblingEventTimeWindows
 
-_CHECKS = (("count", "c", "sum"), ("sum", "s", "sum"), ("last_end", "window_end", "max"))
+CHECKS = (("count", "c", "sum"), ("sum", "s", "sum"), ("last_end", "window_end", "max"))
 
 
 def run(assignment: Assignment) -> Outcome:
     """Run the job over all input, several times."""
-    sink = CountingSink(_CHECKS)
+    sink = CountingSink(CHECKS)
     records = assignment.records_per_epoch
     assert records is not None
     epochs, processor = [], {"without": list[float](), "with": list[float]()}
@@ -35,7 +35,7 @@ def run(assignment: Assignment) -> Outcome:
             for way, settings in ways.items():
                 shutil.rmtree(assignment.work / "checkpoints", ignore_errors=True)
                 before, times = processor_seconds(), EpochTimes()
-                _run(replace(assignment, options={**assignment.options, "settings": settings}), sink, times)
+                run_windows(replace(assignment, options={**assignment.options, "settings": settings}), sink, times)
                 processor[way].append(processor_seconds() - before)
                 epochs.append(Epoch(records, sum(each.seconds for each in times.epochs)))
     totals = {name: sink.totals[name] / len(epochs) for name in ("rows", "count", "sum")}
@@ -55,7 +55,8 @@ def _reporters(port: int) -> Mapping[str, str]:
     }
 
 
-def _run(assignment: Assignment, sink: CountingSink, times: EpochTimes) -> None:
+def run_windows(assignment: Assignment, sink: CountingSink, times: EpochTimes) -> None:
+    """Run the job once."""
     environment = open_environment(assignment)
     (
         read_files(environment, assignment, event_time())

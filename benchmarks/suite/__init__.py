@@ -10,6 +10,7 @@ from benchmarks.suite.batch import BatchBenchmark
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark, NeighbourBenchmark
 from benchmarks.suite.connected import ConnectedBenchmark
 from benchmarks.suite.count_trigger import CountTriggerBenchmark
+from benchmarks.suite.flooded import FloodedBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.join import JoinBenchmark
 from benchmarks.suite.large_epochs import LargeEpochsBenchmark
@@ -64,6 +65,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     BackpressureBenchmark(),
     LargeStateBenchmark(),
     MetricsBenchmark(),
+    FloodedBenchmark(),
     CatchUpBenchmark(),
     LimitBenchmark(),
     NeighbourBenchmark(),

@@ -20,7 +20,7 @@ _KEYS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _WholeRuns(Work):
+class WholeRuns(Work):
     """Each run as a whole counts."""
 
     def steady(self, outcome: Outcome) -> list[float]:
@@ -34,7 +34,7 @@ class MetricsBenchmark:
     title = "Metrics: a job with reporters, and without"
 
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
-        work = _WholeRuns(RandomKeys(scale.files, scale.per_epoch, _KEYS), scale.events, truth)
+        work = WholeRuns(RandomKeys(scale.files, scale.per_epoch, _KEYS), scale.events, truth)
         contestant = Contestant("headrace", "headrace_metrics", {"default_sizes": True, "rounds": scale.choose(5, 1)})
         found = lab.race(work, [contestant], rounds=1)
         processor = found["headrace"].details["processor"]

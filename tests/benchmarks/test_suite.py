@@ -56,6 +56,7 @@ SECONDS = {
     "spark_window": 3.0,
     "headrace_join": 1.0,
     "headrace_metrics": 1.0,
+    "headrace_server": 1.0,
     "headrace_join_state": 1.0,
     "spark_join": 5.0,
     "headrace_process": 1.0,
@@ -124,7 +125,7 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         found = {"planning": 0.5, "from the session to the first output": 1.5}
         return Outcome((Epoch(1, 1.5),), {"rows": assignment.options["kills"]}, {"recovery": found}), Peaks({JVM: 1})
     if (
-        program == "headrace_metrics"
+        program in ("headrace_metrics", "headrace_server")
         or not {"sql", "pattern"}.isdisjoint(assignment.options)
         or assignment.options.get("whole")
         or assignment.options.get("work") == "functions"
@@ -159,8 +160,10 @@ def whole_runs(program: str, assignment: Assignment) -> Outcome:
         totals = dict(nexmark_totals(SqlWork.of(assignment), assignment.input))
     else:
         totals = window_totals(assignment.input, FAR) if "count" in names else dict.fromkeys(names, 7.0)
-    processor = {"with": [1.0, 2.0, 3.0], "without": [2.0, 2.5, 1.0]}
-    return Outcome((epoch,) * assignment.options.get("plans", 2), {"last_end": FAR} | totals, {"processor": processor})
+    times = [1.0, 2.0, 3.0]
+    processor = {"with": times, "without": [2.0, 2.5, 1.0], "nobody": times, "rest": times, "pages": [4.0]}
+    details = {"processor": processor, "answered": {"rest": 100.0, "pages": 100.0}}
+    return Outcome((epoch,) * assignment.options.get("plans", 2), {"last_end": FAR} | totals, details)
 
 
 def kept(files: list[Path]) -> list[Kept]:
@@ -314,6 +317,8 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("large-state", 400, True),
         ("large-state", 400, True),
         ("metrics", 1.0, True),
+        ("flooded", 1.0, True),
+        ("flooded", 2.0, False),
         ("catch-up", 1.0, True),
         ("limit", pytest.approx(0.1), False),
         ("limit", pytest.approx(0.1), False),
@@ -368,6 +373,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         4,
         1,
         3,
+        1,  # flooded
         2 * 2,  # sql-window
         2 + 3 + 2 + 1 + 4 + 14 + 3,  # the other ones of SQL
         2 * (2 + 1 + 2) + 1,  # pattern

@@ -111,6 +111,7 @@ def test_every_option_is_registered_and_described() -> None:
             "jobstore.",
             "python.",
             "scheduler-mode",
+            "env.log.",
             "jobmanager.",
             "web.",
         )

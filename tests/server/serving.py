@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TIMES = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number, _: number)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """What a condition gives as soon as that is true."""
     until = time.monotonic() + seconds
     while not (found := condition()):
@@ -55,7 +55,7 @@ class Served:
         sums.reduce(lambda one, other: one + other).name("sum").uid("sum").filter(_never).name("none").print()
         client = env.execute_async("served job")
         self.server.add(client, configuration)
-        wait_for(lambda: client.snapshot().latest or client.snapshot().end)
+        wait_for(lambda: client.snapshot().latest or client.snapshot().end, 180.0)
         return client, str(client.get_job_id())
 
     def serve(self, client: JobClient, settings: dict[str, str]) -> None:

@@ -78,7 +78,8 @@ def test_a_page_follows_its_job_and_its_buttons_work_by_keyboard(browser: Browse
         page = visit.page
         page.goto(place)
         page.wait_for_selector("[data-chart=rate] canvas")
-        assert page.locator(".graph svg").count() == 1
+        assert page.locator("#graph .graph svg").count() == 1
+        assert page.locator("#lineage .graph svg").count() == 1
         records = page.locator("#job-tiles .tile").first
         before = records.inner_text()
         wait_for(lambda: records.inner_text() != before)

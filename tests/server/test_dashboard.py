@@ -15,14 +15,17 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
+from headrace.log import Consumer, Log
 from headrace.server.dashboard.recent_pages import RecentPages
 from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.settings import RestSettings
 from tests.server.serving import Served, wait_for
+from tests.server.shop import Orders, settings_of, submit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SECRET = "never-to-be-shown"
 
@@ -190,6 +193,105 @@ def test_secrets_are_masked_and_names_are_text(served: Served) -> None:
     assert "******" in text
     assert "<img src=x>" not in text
     assert "&lt;img src=x&gt;" in text
+
+
+def test_a_page_that_takes_long_to_make_is_made_less_often() -> None:
+    now, spent, made = [0.0], [0.0], [0]
+
+    def make() -> str:
+        made[0] += 1
+        spent[0] += 0.05
+        return str(made[0])
+
+    pages = RecentPages(lambda: now[0], lambda: spent[0])
+    pages.get(("a",), make)
+    for now[0] in (1.0, 2.0, 2.4):
+        assert pages.get(("a",), make).text == b"1"
+    now[0] = 2.6
+    assert pages.get(("a",), make).text == b"2"
+
+
+def test_nobody_waits_for_a_page_that_somebody_else_makes() -> None:
+    now, pages = [0.0], RecentPages(lambda: now[0])
+    pages.get(("a",), lambda: "before")
+    now[0] = 10.0
+    assert pages.get(("a",), lambda: pages.get(("a",), lambda: "never").text.decode() + ", after").text == (
+        b"before, after"
+    )
+    with pytest.raises(RuntimeError, match="broken"):
+        pages.get(("b",), broken)
+    assert pages.get(("b",), lambda: "whole").text == b"whole"
+
+
+def broken() -> str:
+    raise RuntimeError("it is broken")
+
+
+def test_a_checkpoint_has_a_page(served: Served) -> None:
+    client, job = served.start()
+    wait_for(lambda: client.snapshot().completed > 2)
+    client.cancel().result(timeout=30)
+    epochs = client.snapshot().epochs
+    status, text, _ = get(served, f"/dashboard/jobs/{job}/checkpoints/{epochs[1].epoch}")
+    page = Page(text)
+    assert status == 200
+    places = page.all("href")
+    assert f"/dashboard/jobs/{job}/checkpoints/{epochs[0].epoch}" in places
+    assert f"/dashboard/jobs/{job}/checkpoints/{epochs[2].epoch}" in places
+    assert "reduce" in text or "sum" in text
+    assert get(served, f"/dashboard/jobs/{job}/checkpoints/999999999")[0] == 404
+    assert get(served, f"/dashboard/jobs/{job}/checkpoints/x")[0] == 404
+    links = Page(get(served, f"/dashboard/jobs/{job}")[1]).all("href")
+    assert f"/dashboard/jobs/{job}/checkpoints/{epochs[-1].epoch}" in links
+
+
+def test_lineage_is_drawn_and_logs_are_told_of(served: Served) -> None:
+    _, job = served.start()
+    _, text, _ = get(served, f"/dashboard/jobs/{job}")
+    section = text[text.index('id="lineage"') : text.index('id="epochs"')]
+    assert "<svg" in section
+    assert "numbers" in section
+    assert "Its process logs to its standard error." in text
+    assert get(served, f"/dashboard/jobs/{job}/logs/log")[0] == 404
+    assert get(served, f"/dashboard/jobs/{job}/logs/..")[0] == 404
+
+
+def test_topics_are_shown_with_their_jobs_and_readers(served: Served, tmp_path: Path) -> None:
+    assert "No job runs" in get(served, "/dashboard/topics")[1]
+    served.start()
+    orders = Orders(tmp_path, "nothing")
+    settings = settings_of(tmp_path)
+    client = submit(tmp_path, orders.log, "nothing", settings)
+    served.serve(client, settings)
+    group = Consumer(Log.open(str(orders.log)), group_id="auditors")
+    group.subscribe(["orders"])
+    try:
+        wait_for(lambda: client.snapshot().latest)
+        wait_for(lambda: group.poll(1.0) and (group.commit() or True))
+        job = str(client.get_job_id())
+        (place,) = wait_for(lambda: rated(served.rest.get("jobs", job, "topics")["places"]))
+        assert (place["kind"], place["place"], place["error"]) == ("embedded log", str(orders.log), "")
+        assert [(each["name"], each["partitions"], each["is_used"]) for each in place["topics"]] == [
+            ("orders", 4, True)
+        ]
+        assert [(each["group"], each["topic"]) for each in place["groups"]] == [("auditors", "orders")]
+        text = wait_for(lambda: with_text(get(served, "/dashboard/topics")[1], "auditors"))
+        assert f"/dashboard/jobs/{job}#lineage" in Page(text).all("href")
+        assert "for ever" in text
+        parts = get(served, "/dashboard/topics", HX_Request="true")[1]
+        assert "<html" not in parts
+        assert "auditors" in parts
+    finally:
+        group.close()
+        orders.close()
+
+
+def rated(places: Any) -> Any:
+    return places if places[0]["topics"] and places[0]["groups"] else None
+
+
+def with_text(page: str, text: str) -> str | None:
+    return page if text in page else None
 
 
 @pytest.fixture

@@ -41,12 +41,12 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
     with urllib.request.urlopen(cluster.service.address, timeout=20) as page:
         assert "numbers job" in page.read().decode()
     [place] = cluster.rest.get("taskmanagers")["taskmanagers"]
-    assert "starts afresh" in cluster.rest.text("taskmanagers", place["id"], "log")
+    assert "starts afresh" in cluster.rest.log("taskmanagers", place["id"], "log")[0]
     assert len(processes_of(storage)) == 1
     cluster.rest.ask("PATCH", ("jobs", job))
     cluster.wait_for(job, "CANCELED")
     assert processes_of(storage) == []
-    assert "was cancelled" in cluster.rest.text("jobs", job, "logs", "log")
+    assert "was cancelled" in cluster.rest.log("jobs", job, "logs", "log")[0]
     cluster.service.stop()
 
 

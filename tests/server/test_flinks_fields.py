@@ -34,7 +34,7 @@ def test_an_answer_has_the_fields_of_flinks(path: str) -> None:
         assert found - OF_SUBCLASSES == set(flink["fields"]) - LEFT_OUT
 
 
-def test_nothing_is_there_that_flink_has_not_but_probes_held_epochs_and_what_its_pages_ask() -> None:
+def test_nothing_is_there_that_flink_has_not_but_what_is_named_here() -> None:
     more = set(OURS) - set(FLINK)
     assert more == {
         "GET /healthz",
@@ -45,7 +45,9 @@ def test_nothing_is_there_that_flink_has_not_but_probes_held_epochs_and_what_its
         "GET /jobs/:jobid/held-epoch",
         "POST /jobs/:jobid/held-epoch/release",
         "GET /jobs/:jobid/archive",
+        "GET /jobs/:jobid/lineage",
         "GET /jobs/:jobid/logs/:filename",
+        "GET /jobs/:jobid/topics",
         # Flink has these where programs can be submitted, and where there are files of logs
         "GET /jobmanager/logs/:filename",
         "GET /taskmanagers/:taskmanagerid/logs/:filename",

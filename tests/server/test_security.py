@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import socket
@@ -137,6 +138,46 @@ def test_slow_clients_are_hung_up_on(served: Served, monkeypatch: pytest.MonkeyP
 def test_what_is_no_http_is_refused(served: Served) -> None:
     assert b" 400 " in raw(served, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\r\n\r\n")
     assert b" 400 " in raw(served, b"GET / HTTP/1.1\r\n" + b"A: " + b"b" * 100_000 + b"\r\n\r\n")
+
+
+def until_hung_up(served: Served, data: bytes) -> bytes:
+    """What comes back until the server hangs up, which it may do while there is something to read."""
+    found = b""
+    place = ("127.0.0.1", served.port)
+    with contextlib.suppress(ConnectionError), socket.create_connection(place, timeout=20) as connection:
+        connection.sendall(data)
+        while chunk := connection.recv(65536):
+            found += chunk
+    return found
+
+
+CHUNKED = b"POST /v1/savepoint-disposal HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000,
+        b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n" + b"X: x\r\n" * 5_000,
+        b"GET /" + b"x" * 20_000,
+        CHUNKED + b"2\r\n{}\r\n0\r\nX: " + b"x" * 1_000_000,
+        CHUNKED + b"2\r\n{}\r\n0\r\n" + b"X: x\r\n" * 5_000,
+        CHUNKED + b"2;" + b"x" * 1_000_000,
+    ],
+    ids=["a header", "headers", "a target", "a trailer", "trailers", "a chunk"],
+)
+def test_what_comes_to_no_request_is_not_kept(served: Served, data: bytes) -> None:
+    begun = time.monotonic()
+    answer = until_hung_up(served, data)
+    assert time.monotonic() - begun < connections._HEAD_SECONDS
+    assert b" 200 " not in answer
+
+
+def test_requests_that_wait_are_few(served: Served) -> None:
+    one, last = (f"GET /healthz HTTP/1.1\r\nHost: localhost\r\n{more}\r\n" for more in ("", "Connection: close\r\n"))
+    assert raw(served, (one * 3 + last).encode()).count(b" 200 ") == 4
+    many = until_hung_up(served, (one * 1_000 + last).encode())
+    assert many.count(b" 200 ") <= connections._MOST_WAITING + 1
 
 
 def test_many_idle_clients_keep_nobody_out_for_long(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,44 @@ def test_the_newest_checkpoint_says_how_large_the_state_of_each_subtask_is(serve
     assert sum(each["state_size"] for each in subtasks) == sizes[vertex] == newest.state_bytes
 
 
+def test_older_checkpoints_say_how_large_the_state_of_each_subtask_was(served: Served) -> None:
+    client, job = served.start()
+    wait_for(lambda: client.snapshot().completed > 3)
+    client.cancel().result(timeout=30)
+    vertex = places(served, job)[":vertexid"]
+    for epoch in client.snapshot().epochs:
+        place = ("jobs", job, "checkpoints", "details", str(epoch.epoch))
+        tasks = served.rest.get(*place)["tasks"]
+        assert sum(task["state_size"] for task in tasks.values()) == epoch.state_bytes
+        subtasks = served.rest.get(*place, "subtasks", vertex)["subtasks"]
+        assert sum(each["state_size"] for each in subtasks) == tasks[vertex]["state_size"]
+    assert client.snapshot().epochs[0].state_bytes > 0
+
+
+def test_a_checkpoint_before_a_rescale_has_the_subtasks_of_then(served: Served) -> None:
+    client, job = served.start()
+    wait_for(lambda: client.snapshot().completed > 1)
+    client.rescale(1).result(timeout=60)
+    after = client.snapshot().epochs[-1].epoch
+    wait_for(lambda: client.snapshot().epochs[-1].epoch > after)
+    client.cancel().result(timeout=30)
+    vertex, found = places(served, job)[":vertexid"], set()
+    for epoch in client.snapshot().epochs:
+        place = ("jobs", job, "checkpoints", "details", str(epoch.epoch), "subtasks", vertex)
+        told = served.rest.get(*place)
+        assert told["state_size"] == epoch.state_bytes
+        found.add(len(told["subtasks"]))
+    assert found == {1, 2}
+
+
+def test_lineage_names_what_is_read_and_written(served: Served) -> None:
+    _, job = served.start()
+    told = served.rest.get("jobs", job, "lineage")
+    assert [each["name"] for each in told["sources"]] == ["numbers"]
+    assert [each["inputs"] for each in told["sinks"]] == [["numbers"]]
+    assert served.rest.get("jobs", job, "topics") == {"places": []}
+
+
 def test_metrics_are_named_or_told(served: Served) -> None:
     _, job = served.start()
     vertex = places(served, job)[":vertexid"]

@@ -26,7 +26,7 @@ def test_a_job_runs_and_is_known_to_the_next_dispatcher(store: Store, tmp_path: 
     wait_for(lambda: first.service.dispatcher.leads)
     job = first.run(programArgs="100")
     assert first.wait_for(job, "FINISHED", "FAILED") == "FINISHED"
-    assert "starts afresh" in first.rest.text("jobs", job, "logs", "log")
+    assert "starts afresh" in first.rest.log("jobs", job, "logs", "log")[0]
     first.service.stop()
     second = Cluster(tmp_path / "local", **settings)
     wait_for(lambda: second.service.dispatcher.leads)

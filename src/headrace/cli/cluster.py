@@ -75,12 +75,16 @@ def run(
     master: Master = None,
     define: Definitions = None,
     properties_file: PropertiesFile = None,
+    log: Annotated[Path | None, typer.Option(hidden=True, help="The file that its output goes to.")] = None,
 ) -> None:
     """Run a dispatcher until Ctrl-C or SIGTERM, which stop its jobs at the end of their epochs."""
     from headrace.server.cluster.service import ClusterService
+    from headrace.server.rotated_log import LogLimits, RotatedLog, keep_bounded
 
     configuration = Configuration.from_dict(_settings(storage, rest, master, define, properties_file))
     _configure_logging(configuration)
+    if log is not None:
+        keep_bounded([RotatedLog(log)], LogLimits.of(configuration))
     service = ClusterService(configuration)
     ended = _end_at_signals()
     service.start()
@@ -141,9 +145,10 @@ def start(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Start a dispatcher in the background, and print where it is served."""
-    place = _settings(storage, rest, master, define, properties_file)[options.CLUSTER_DIR.key]
-    log = _log_file()
-    command = [sys.executable, "-m", "headrace", "cluster", "run", "--dir", place, "--rest", rest]
+    settings = _settings(storage, rest, master, define, properties_file)
+    place = settings[options.CLUSTER_DIR.key]
+    log = _log_file(Configuration.from_dict(settings))
+    command = [sys.executable, "-m", "headrace", "cluster", "run", "--dir", place, "--rest", rest, "--log", str(log)]
     command += ["--master", master] if master else []
     command += [part for each in define or () for part in ("-D", each)]
     command += ["--properties-file", str(properties_file.absolute())] if properties_file else []
@@ -163,9 +168,12 @@ def start(
     raise InfrastructureError(f"the dispatcher has not started; its log {log} ends:\n{end}")
 
 
-def _log_file() -> Path:
+def _log_file(configuration: Configuration) -> Path:
+    from headrace.server.rotated_log import LogLimits, remove_oldest
+
     folder = Path.home() / ".headrace" / "log"
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    remove_oldest(folder.glob("cluster-*.log"), LogLimits.of(configuration).most_files)
     return folder / f"cluster-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 

@@ -19,8 +19,9 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.common.logs import get_logger
 from headrace.savepoint.requests import JobProcess
-from headrace.server.cluster.processes import SERVER, TASK, TOKEN, JobTask
+from headrace.server.cluster.processes import LOG, OUTPUT, SERVER, TASK, TOKEN, JobTask
 from headrace.server.cluster.records import AttemptEnd, RunRecord, RunRecords, StartedProcess, millis
+from headrace.server.rotated_log import LogLimits, RotatedLog, keep_bounded
 from headrace.storage.locations import open_storage
 
 logger = get_logger(__name__)
@@ -46,8 +47,10 @@ def main(folder: Path) -> int:
     record = RunRecords(storage).get(task.run)
     if not record.claim_attempt(task.attempt, StartedProcess(JobProcess.present(), str(folder))):
         return SUPERSEDED
+    configuration = Configuration.from_dict(dict(task.settings))
     watch = threading.Thread(target=_watch, args=(record, task.attempt), name="headrace-attempt", daemon=True)
     watch.start()
+    keep_bounded([RotatedLog(folder / name) for name in (OUTPUT, LOG)], LogLimits.of(configuration))
     settings = {
         **task.settings,
         options.REST_BIND_ADDRESS.key: "127.0.0.1",

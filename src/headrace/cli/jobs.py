@@ -238,10 +238,9 @@ def run_logs(
     shown = ""
     while True:
         is_over = known.client.get("jobs", known.id, "status")["status"] in _ENDED
-        text = known.client.text("jobs", known.id, "logs", "stdout" if printed else "log")
-        sys.stdout.write(text.removeprefix(shown) if text.startswith(shown) else text)
+        text, shown = known.client.log("jobs", known.id, "logs", "stdout" if printed else "log", after=shown)
+        sys.stdout.write(text)
         sys.stdout.flush()
-        shown = text
         if is_over or not follow:
             return
         time.sleep(_FOLLOW_SECONDS)

@@ -165,7 +165,8 @@ def start_server(configuration: Configuration) -> "RestServer":
     Raises:
         ConfigurationError: when it cannot be started so, or what it needs is not installed.
     """
-    missing = [name for name in ("jinja2", "starlette", "uvicorn") if find_spec(name) is None]
+    needed = ("httptools", "jinja2", "starlette", "uvicorn")
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
             f"{options.REST_PORT.key} or {options.REST_BIND_PORT.key} is set, and there is no "

@@ -758,6 +758,18 @@ CLUSTER_STOP_TIMEOUT: Final = ConfigOption(
     60_000,
     "How long the jobs of a dispatcher that is stopped have to complete their epochs, before they are killed.",
 )
+LOG_FILES: Final = ConfigOption(
+    "env.log.max",
+    integer(0, 1_000),
+    10,
+    "The number of old files that are kept of a log of a dispatcher, or of the process of one of its jobs.",
+)
+LOG_FILE_SIZE: Final = ConfigOption(
+    "headrace.log.max-file-size",
+    memory_size,
+    100 << 20,
+    "The size from which on a file of such a log is an old one, and the next is begun.",
+)
 JOBSTORE_CAPACITY: Final = ConfigOption(
     "jobstore.max-capacity",
     integer(1, 2**31 - 1),

@@ -22,6 +22,7 @@ from headrace.connectors.partitions import (
 )
 from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Boundedness, Source
+from headrace.connectors.topic_state import TopicsPlace
 
 GROUP: Final = "group.id"
 DISCOVERY: Final = "partition.discovery.interval.ms"
@@ -244,6 +245,11 @@ class TopicSource(Source[T_co]):
     def locations(self) -> tuple[str, ...]:
         return (self._topics,)
 
+    @property
+    def places(self) -> tuple[TopicsPlace, ...]:
+        """The logs and clusters that its topics are in; empty where they are known only while it runs."""
+        return ()
+
     def check_schemas(self) -> Iterator[SchemaCheck]:
         topics = [dataset.name.rpartition("/")[2] for dataset in self.datasets]
         for schema, part in ((self._schema.key, "key"), (self._schema.value, "value")):
@@ -269,6 +275,11 @@ class TopicSink(Sink[T_contra]):
         self._schema = schema
         self.delivery_guarantee = guarantee
         self.dead_letter = dead_letter
+
+    @property
+    def places(self) -> tuple[TopicsPlace, ...]:
+        """The logs and clusters that its topics are in; empty where they are known only while it runs."""
+        return ()
 
     def check_schemas(self) -> Iterator[SchemaCheck]:
         for schema in (self._schema.key, self._schema.value):

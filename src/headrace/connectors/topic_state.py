@@ -1,8 +1,8 @@
 """The state of topics and consumer groups: throughput, retention, lag and health."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.common.messages import TopicPartition
@@ -64,6 +64,21 @@ class TopicMonitor(ABC):
     @abstractmethod
     def look(self) -> TopicsState:
         """Read the present state."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPlace:
+    """Where topics are that a source reads or a sink writes.
+
+    Attributes:
+        kind: what it is, for people.
+        name: the servers of a cluster, or the location of a log.
+        monitor: makes what looks at it, of the options by which storages are reached.
+    """
+
+    kind: str
+    name: str
+    monitor: Callable[[Mapping[str, str]], TopicMonitor] = field(compare=False, repr=False)
 
 
 class GroupHealth(Enum):

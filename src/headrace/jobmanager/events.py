@@ -13,6 +13,7 @@ from headrace.common.job_status import JobStatus
 from headrace.jobmanager.history import (
     RunningParts,
     StateSizes,
+    task_sizes,
 )
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
 from headrace.jobmanager.workload import OperatorTimes
@@ -140,6 +141,7 @@ class EpochStatistics(JobEvent):
         times: where the time of operators has gone in this run.
         parts: where the time in the runtime has gone; None where the runtime does not tell.
         state_sizes: bytes of state, by uid, name of the store and task.
+        task_sizes: bytes of state, by uid and task; of summaries, which have no sizes of stores.
         ended: when the epoch was complete, in milliseconds of the system's clock; the snapshot knows.
     """
 
@@ -161,6 +163,7 @@ class EpochStatistics(JobEvent):
     times: OperatorTimes = field(default_factory=dict, repr=False)
     parts: RunningParts | None = None
     state_sizes: StateSizes = field(default_factory=dict, repr=False)
+    task_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     ended: int = 0
 
     @property
@@ -217,6 +220,7 @@ class EpochStatistics(JobEvent):
             measured=None,
             times={},
             state_sizes={},
+            task_sizes=task_sizes(self.state_sizes),
         )
 
     def rejected(self) -> int:

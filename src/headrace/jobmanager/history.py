@@ -101,6 +101,11 @@ def state_sizes(reports: Sequence[TaskReport]) -> StateSizes:
     return {uid: {name: tuple(sizes) for name, sizes in by_name.items()} for uid, by_name in found.items()}
 
 
+def task_sizes(sizes: StateSizes) -> dict[str, tuple[int, ...]]:
+    """The sizes of all state of each operator, by uid and task."""
+    return {uid: tuple(map(sum, zip(*by_name.values(), strict=True))) for uid, by_name in sizes.items()}
+
+
 class SplitPoint(NamedTuple):
     """A split at a moment.
 

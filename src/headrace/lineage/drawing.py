@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.common.logs import get_logger
 from headrace.connectors.datasets import LineageDataset
 from headrace.graph.diagram import count_of
-from headrace.lineage.graph import FieldOrigin, LineageField, LineageGraph, LineageVertex
+from headrace.lineage.graph import FieldOrigin, LineageField, LineageGraph, LineageVertex, lineage_of
+from headrace.plan.job_plan import JobPlan
+
+logger = get_logger(__name__)
 
 
 def draw_text(graph: LineageGraph) -> str:
@@ -35,6 +39,15 @@ def _origins(field: LineageField) -> str:
 
 def _origin(origin: FieldOrigin) -> str:
     return f"{origin.dataset.name}.{origin.field}{'' if origin.is_same else ' (computed)'}"
+
+
+def lineage_told(plan: JobPlan) -> dict[str, Any] | None:
+    """The lineage of a job for other programs; None where it cannot be found, which no job fails by."""
+    try:
+        return lineage_document(lineage_of(plan))
+    except Exception:
+        logger.warning("the lineage of job %r cannot be told", plan.name, exc_info=True)
+        return None
 
 
 def lineage_document(graph: LineageGraph) -> dict[str, Any]:

@@ -51,6 +51,11 @@ _TYPE: Final = Types.PICKLED_BYTE_ARRAY()
 """Nobody is shown the types of keys and records."""
 
 
+def is_described(plan: JobPlan) -> bool:
+    """Return whether a plan was read from a document, so that the specs of its operators are not known."""
+    return any(isinstance(operator.node.spec, DescribedSpec) for operator in plan.operators())
+
+
 def plan_to_document(plan: JobPlan) -> dict[str, Any]:
     """A plan as JSON has it, with secrets masked."""
     settings = plan.settings

@@ -8,60 +8,47 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from headrace.common.errors import HeadraceError
-from headrace.common.logs import get_logger
 from headrace.server.bodies import drained, read_body
 from headrace.server.dashboard.jobs import DashboardJobs
-from headrace.server.dashboard.pages import dashboard_routes
+from headrace.server.dashboard.pages import dashboard_endpoints
 from headrace.server.errors import RestError, bad_request, not_found
 from headrace.server.guard import CHALLENGE, RequestGuard
-from headrace.server.models.cluster import TextFile
+from headrace.server.models.cluster import LOG_POSITION, TextFile
 from headrace.server.openapi import openapi
+from headrace.server.recent_answers import RecentAnswers
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
+from headrace.server.routing import Endpoint, RoutedApplication
 from headrace.server.uploads import Upload, place_for_upload, receive
 from headrace.server.wire import to_document
 
-logger = get_logger(__name__)
 
-
-def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> Starlette:
+def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> RoutedApplication:
     """The application that serves jobs.
 
     Args:
         service: what is served.
         routes: the paths; each is there below ``/v1`` and without.
     """
-    guard = RequestGuard(service.settings)
+    guard, recent = RequestGuard(service.settings), RecentAnswers()
     described = partial(_described, json_response(openapi(routes), HTTPStatus.OK), guard)
-    paths = [
-        path
+    endpoints = [
+        endpoint
         for prefix in ("/v1", "")
-        for path in (
-            *(_path(prefix, route, service, guard) for route in routes),
-            Route(f"{prefix}/openapi.json", described, methods=["GET"]),
+        for endpoint in (
+            *(
+                Endpoint(each.method, prefix + each.path, partial(_answer, each, service, guard, recent))
+                for each in routes
+            ),
+            Endpoint("GET", f"{prefix}/openapi.json", described),
         )
     ]
-    pages = dashboard_routes(DashboardJobs(service, partial(answer, routes)), service.settings)
-    made = Starlette(
-        routes=[*paths, *pages],
-        exception_handlers={HTTPException: _http_error, Exception: _unexpected},
-    )
-    made.router.redirect_slashes = False
-    return made
-
-
-def _path(prefix: str, route: RestRoute, service: RestService, guard: RequestGuard) -> Route:
-    path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in route.path.split("/"))
-    made = Route(prefix + path, partial(_answer, route, service, guard), methods=[route.method])
-    made.methods = {route.method}  # Starlette adds HEAD, for which nobody asks
-    return made
+    pages = dashboard_endpoints(DashboardJobs(service, partial(answer, routes)), service.settings)
+    return RoutedApplication((*endpoints, *pages), refuse)
 
 
 def answer(routes: Sequence[RestRoute], method: str, path: tuple[str, ...], request: RestRequest) -> Any:
@@ -92,13 +79,17 @@ async def _described(document: Response, guard: RequestGuard, request: Request) 
     return document
 
 
-async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, request: Request) -> Response:
+async def _answer(
+    route: RestRoute, service: RestService, guard: RequestGuard, recent: RecentAnswers, request: Request
+) -> Response:
     try:
         guard.check_host(request.headers)
         if not route.is_open:
             guard.check_token(request.headers)
         if route.changes:
             guard.check_origin(request.headers)
+        if route.is_shared:
+            return _shared(route, service, recent, request)
         if route.is_upload and service.takes_programs:
             return await _uploaded(route, service, request)
         body = await (drained(request) if route.is_drained else read_body(request))
@@ -110,14 +101,27 @@ async def _answer(route: RestRoute, service: RestService, guard: RequestGuard, r
         return error_response(HTTPStatus.BAD_REQUEST, str(error))
 
 
+def _shared(route: RestRoute, service: RestService, recent: RecentAnswers, request: Request) -> Response:
+    """An answer that is the same for everybody who asks while the job is as it is; bodies mean nothing to it."""
+    key = (request.scope["path"], request.scope["query_string"])
+    named = request.path_params.get("jobid")
+    jobs = [each.snapshot() for each in (service.jobs.all() if named is None else (service.jobs.get(named),))]
+    found = recent.get(key, jobs)
+    if found is None:
+        found = json_response(to_document(route.handler(_asked(service, request))), route.status)
+        recent.keep(key, jobs, found)
+    return found
+
+
 def _asked(service: RestService, request: Request, body: bytes = b"", upload: Upload | None = None) -> RestRequest:
-    return RestRequest(service, request.path_params, dict(request.query_params), _object(body), upload)
+    query = dict(request.query_params) if request.scope["query_string"] else {}
+    return RestRequest(service, request.path_params, query, _object(body), upload)
 
 
 async def _handled(route: RestRoute, asked: RestRequest) -> Response:
     found = await asyncio.to_thread(route.handler, asked) if route.blocks else route.handler(asked)
     if isinstance(found, TextFile):
-        return PlainTextResponse(found.text, route.status, _OF_TEXT)
+        return PlainTextResponse(found.text, route.status, {**_OF_TEXT, LOG_POSITION: found.position})
     return json_response(to_document(found), route.status)
 
 
@@ -160,14 +164,6 @@ def error_response(status: HTTPStatus, message: str, headers: dict[str, str] | N
     return json_response({"errors": [message]}, status, headers)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    """What Starlette refuses by itself: paths and methods that there are none of."""
-    assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    what = f"Not found: {request.url.path}" if status is HTTPStatus.NOT_FOUND else f"{status.phrase}: {request.method}"
-    return error_response(status, what)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: see the log of the job")
+def refuse(_: Request, status: HTTPStatus, message: str) -> Response:
+    """What nobody answers, or whose endpoint has failed."""
+    return error_response(status, message)

@@ -12,6 +12,7 @@ from headrace.common.logs import get_logger
 from headrace.jobmanager.events import JobEvent
 from headrace.jobmanager.status import JobListener, JobSnapshot
 from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
+from headrace.lineage.drawing import lineage_told
 from headrace.reporters.sampler import driver_place
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
@@ -29,19 +30,24 @@ class ToldJob:
         snapshot: its status.
         configuration: its configuration, with secrets masked.
         place: where it runs, or has run: ``host`` and ``tm_id``.
+        lineage: its datasets and their flow; None where they are not told.
     """
 
     snapshot: JobSnapshot
     configuration: Configuration
     place: Mapping[str, str]
+    lineage: Mapping[str, Any] | None = None
 
 
-def to_document(snapshot: JobSnapshot, configuration: Configuration) -> dict[str, Any]:
+def to_document(
+    snapshot: JobSnapshot, configuration: Configuration, lineage: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What a process tells of its job, as JSON has it."""
     return {
         _STATUS: snapshot_to_document(snapshot),
         "configuration": masked(configuration.to_dict()),
         "place": driver_place(),
+        "lineage": lineage,
     }
 
 
@@ -54,7 +60,8 @@ def of_document(document: Mapping[str, Any]) -> ToldJob:
     if not isinstance(document.get(_STATUS), Mapping):
         raise HeadraceError("there is no status of a job in it")
     snapshot = snapshot_of_document(document[_STATUS])
-    return ToldJob(snapshot, Configuration.from_dict(document["configuration"]), document["place"])
+    configuration = Configuration.from_dict(document["configuration"])
+    return ToldJob(snapshot, configuration, document["place"], document.get("lineage"))
 
 
 def write_archive(folder: Folder, told: Mapping[str, Any]) -> None:
@@ -99,7 +106,8 @@ def archiving(location: str, configuration: Configuration) -> JobListener:
         if job.status.is_terminal_state() and (job.job_id or fixed):
             known = job if job.job_id else replace(job, job_id=fixed or "")
             try:
-                write_archive(folder, to_document(known, configuration))
+                lineage = None if known.plan is None else lineage_told(known.plan)
+                write_archive(folder, to_document(known, configuration, lineage))
             except Exception:  # the job has ended as it has, archived or not
                 logger.warning("job %r cannot be archived in %s", job.name, folder, exc_info=True)
 

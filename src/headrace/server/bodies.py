@@ -30,6 +30,8 @@ async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
     Raises:
         RestError: when it is too large, or takes too long.
     """
+    if not _has_body(request):
+        return b""
     found = bytearray()
     try:
         async with asyncio.timeout(_READ_SECONDS):
@@ -42,6 +44,14 @@ async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
     except ClientDisconnect:
         raise bad_request("the client went away") from None
     return bytes(found)
+
+
+def _has_body(request: Request) -> bool:
+    return any(name in _TELL_OF_BODIES for name, _ in request.scope["headers"])
+
+
+_TELL_OF_BODIES: Final = (b"content-length", b"transfer-encoding")
+"""A request without these headers has no body."""
 
 
 async def drained(request: Request) -> bytes:

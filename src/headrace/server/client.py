@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.server.models.cluster import LOG_POSITION
 
 _SECONDS: Final = 10.0
 """The time limit of a request: no answer waits for a job."""
@@ -65,16 +66,22 @@ class RestClient:
         """What is at a path."""
         return self.ask("GET", path, query)
 
-    def text(self, *path: str) -> str:
-        """The file that is at a path.
+    def log(self, *path: str, after: str = "") -> tuple[str, str]:
+        """The log that is at a path, and where it ends.
+
+        Args:
+            path: the path.
+            after: where an earlier answer ended, if only what came later is wanted.
 
         Raises:
             RestClientError: when there is none.
         """
-        status, content = self.forward("GET", f"/v1/{'/'.join(quote(part, safe='') for part in path)}", None)
+        target = f"/v1/{'/'.join(quote(part, safe='') for part in path)}"
+        target += f"?{urlencode({'after': after})}" if after else ""
+        status, content, headers = self._exchange("GET", target, None, "")
         if status != http.client.OK:
             self._read(status, content)
-        return content.decode(errors="replace")
+        return content.decode(errors="replace"), headers.get(LOG_POSITION, "")
 
     def ask(
         self, method: str, path: tuple[str, ...], query: Mapping[str, object] | None = None, body: Any = None
@@ -122,13 +129,19 @@ class RestClient:
         Raises:
             RestClientError: when there is no server.
         """
+        status, content, headers = self._exchange(method, target, body, kind)
+        return status, content, headers.get("Content-Type", "application/json")
+
+    def _exchange(
+        self, method: str, target: str, body: bytes | None, kind: str
+    ) -> tuple[int, bytes, http.client.HTTPMessage]:
         headers = {"Content-Type": kind} if body is not None else {}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         connection = self._connection()
         try:
             connection.request(method, target, body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read(), answer.headers.get("Content-Type", "application/json")
+            return answer.status, answer.read(), answer.headers
         except (OSError, http.client.HTTPException) as error:
             raise RestClientError(f"{self.address} does not answer: {error}") from error
         finally:

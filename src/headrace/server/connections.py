@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_CONNECTIONS: Final = 256
 """The largest number of clients at the same time; the connections of others are closed."""
@@ -15,15 +15,32 @@ _HEAD_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 30.0
 """The time limit from there until the answer has left."""
 
+_MOST_HEAD_BYTES: Final = 16_384
+"""The size of the head of a request with what follows its last chunk; and of what has arrived and is nothing yet."""
+
+_AROUND_HEADER: Final = len(": \r\n")
+
+_MOST_WAITING: Final = 8
+"""The largest number of requests on a connection that wait for the answer to an earlier one."""
 
 _logger = logging.getLogger(__name__)
 _logger.setLevel(logging.ERROR)  # whoever sends what is no HTTP is not to fill the log of a job
 
 
-class BoundedProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not read by mypy
-    """uvicorn's protocol with time limits: it waits without end for the head of a request, and for slow readers."""
+class RefusedRequestError(Exception):
+    """A client sends more than it may; the parser ends by it."""
+
+
+class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read by mypy
+    """uvicorn's protocol with bounds.
+
+    By itself it waits without end for the head of a request, and for slow readers; its parser keeps heads and trailers
+    of any size; and it reads on while requests wait.
+    """
 
     _limit: asyncio.TimerHandle | None = None
+    _unread = 0
+    _head = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -37,20 +54,70 @@ class BoundedProtocol(H11Protocol):  # type: ignore[misc] # uvicorn is not read 
             self._restart(_HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        before = self.cycle
+        if self.transport.is_closing():
+            return
+        self._unread += len(data)
         super().data_received(data)
-        if self.cycle is not before:
+        if self._unread > _MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("Request head too large.")
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._bound_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._bound_head(len(name) + len(value) + _AROUND_HEADER)
+        super().on_header(name, value)
+
+    def _bound_head(self, length: int) -> None:
+        self._head += length
+        if self._head > _MOST_HEAD_BYTES:
+            raise RefusedRequestError("the head is too large")
+
+    def on_headers_complete(self) -> None:
+        self._unread = 0
+        is_next = self._is_answered
+        if len(self.pipeline) >= _MOST_WAITING:
+            raise RefusedRequestError("requests do not wait for answers")
+        super().on_headers_complete()
+        if is_next:
             self._restart(_ANSWER_SECONDS)
 
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unread = 0
+        super().on_message_complete()
+
     def on_response_complete(self) -> None:
-        before = self.cycle
+        has_next = bool(self.pipeline)
         super().on_response_complete()
-        self._restart(_HEAD_SECONDS if self.cycle is before else _ANSWER_SECONDS)
+        self._restart(_ANSWER_SECONDS if has_next else _HEAD_SECONDS)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request; where the answer to an earlier one is on its way, nothing can be put between."""
+        if not self._is_answered:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started or self.pipeline:
+                self.transport.abort()
+                return
+        super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._limit is not None:
             self._limit.cancel()
         super().connection_lost(exc)
+
+    @property
+    def _is_answered(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
     def _restart(self, seconds: float) -> None:
         if self._limit is not None:

@@ -9,18 +9,17 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
-from headrace.server.application import error_response
+from headrace.server.application import error_response, refuse
 from headrace.server.bodies import MOST_BYTES, read_body
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.errors import RestError
 from headrace.server.guard import RequestGuard
+from headrace.server.routing import REST, Endpoint, RoutedApplication
 from headrace.server.settings import RestSettings
 
 _FOLDER: Final = "web/"
@@ -69,7 +68,7 @@ def _in_folder(place: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
             yield file.relative_to(place).as_posix(), file.read_bytes
 
 
-def flink_web_application(web: FlinkWeb, client: RestClient, settings: RestSettings) -> Starlette:
+def flink_web_application(web: FlinkWeb, client: RestClient, settings: RestSettings) -> RoutedApplication:
     """The application that shows the UI; it has the rights of whoever has started it, so pages of others are refused.
 
     Args:
@@ -78,7 +77,7 @@ def flink_web_application(web: FlinkWeb, client: RestClient, settings: RestSetti
         settings: where it is shown.
     """
     answer = partial(_answer, web, client, RequestGuard(settings))
-    return Starlette(routes=[Route("/{path:path}", answer, methods=list(_METHODS))])
+    return RoutedApplication((Endpoint(method, f"/{REST}", answer) for method in _METHODS), refuse)
 
 
 async def _answer(web: FlinkWeb, client: RestClient, guard: RequestGuard, request: Request) -> Response:

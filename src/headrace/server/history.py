@@ -175,7 +175,7 @@ class ArchivedJobs(ServedJobs):
         except (OSError, HeadraceError) as error:
             logger.warning("an archive is not shown: %s", error)
             return version, None
-        return version, ServedJob(ArchivedControl(told.snapshot), told.configuration, told.place)
+        return version, ServedJob(ArchivedControl(told.snapshot), told.configuration, told.place, told.lineage)
 
 
 def history_settings(configuration: Configuration) -> Configuration:

@@ -3,18 +3,23 @@
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.configuration import Configuration
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
+from headrace.lineage.drawing import lineage_told
 from headrace.plan.job_plan import JobPlan
+from headrace.plan.plan_document import is_described
 from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.savepoint.metadata import SavepointFormat
 from headrace.server.errors import RestError, check_id, conflict, not_found
 from headrace.server.job_metrics import JobMetrics
+from headrace.server.models.topics import JobTopics
+from headrace.server.topics import TopicsOfJob
 
 _FRESH_SECONDS: Final = 0.5
 
@@ -24,6 +29,19 @@ _ENDED_JOBS_KEPT: Final = 50
 
 LOGS: Final = ("log", "stdout")
 """The files of a process: what it has logged, and what it has printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobLog:
+    """The end of a log.
+
+    Attributes:
+        text: what it says.
+        position: where it ends; what comes later is asked for by it.
+    """
+
+    text: str
+    position: str
 
 
 class JobControl(Protocol):
@@ -68,6 +86,7 @@ class ServedJob:
         control: the job.
         configuration: what it was submitted with; there may be secrets in it.
         place: where it runs, ``host`` and ``tm_id``; in this process when left out.
+        lineage: what others tell of its lineage; None where they tell nothing, or it runs here.
 
     Attributes:
         control: the job.
@@ -76,25 +95,53 @@ class ServedJob:
     """
 
     def __init__(
-        self, control: JobControl, configuration: Configuration, place: Mapping[str, str] | None = None
+        self,
+        control: JobControl,
+        configuration: Configuration,
+        place: Mapping[str, str] | None = None,
+        lineage: Mapping[str, Any] | None = None,
     ) -> None:
         self.control = control
-        self.describe(configuration, driver_place() if place is None else place)
+        self.describe(configuration, driver_place() if place is None else place, lineage)
+        self._lineage_of: JobPlan | None = None
+        self._topics = TopicsOfJob(configuration)
         self._known: tuple[JobSnapshot, float, JobMetrics] | None = None
 
-    def describe(self, configuration: Configuration, place: Mapping[str, str]) -> None:
-        """Tell how and where it runs."""
+    def describe(
+        self, configuration: Configuration, place: Mapping[str, str], lineage: Mapping[str, Any] | None = None
+    ) -> None:
+        """Tell how and where it runs, and what is known of its lineage."""
         self.configuration = configuration
         self.place = place
+        self._lineage = lineage
         self._sampler = JobSampler(configuration, place)
 
-    def log(self, name: str) -> str | None:
+    def log(self, name: str, after: str = "") -> JobLog | None:
         """The end of one of the logs of its process; None where it has no such file.
 
         Args:
             name: one of ``LOGS``.
+            after: where an earlier answer ended, if only what came later is wanted.
         """
         return None
+
+    def log_size(self, name: str) -> int | None:
+        """The bytes of one of the logs of its process; None where it has no such file."""
+        return None
+
+    def lineage(self) -> Mapping[str, Any] | None:
+        """Its datasets and their flow, as a document; None while they are not known."""
+        plan = self.snapshot().plan
+        if plan is not None and plan is not self._lineage_of and not is_described(plan):
+            self._lineage, self._lineage_of = lineage_told(plan), plan
+        return self._lineage
+
+    def topics(self) -> JobTopics:
+        """The topics that it reads and writes; none where it does not run."""
+        job = self.snapshot()
+        if job.plan is None or job.status.is_terminal_state():
+            return JobTopics(())
+        return self._topics.report(job.plan)
 
     def record_cancel(self) -> None:
         """Somebody is about to cancel it: see to it that this is not forgotten, whatever becomes of this process."""

@@ -10,6 +10,7 @@ from headrace.server.handlers import (
     cluster,
     exceptions,
     jobs,
+    lineage,
     metrics,
     operations,
     programs,
@@ -38,6 +39,7 @@ class RestRoute:
         is_drained: whether the body may be large, and is thrown away: clients that send programs read no answer before.
         is_upload: whether there is a file in the body, where programs are taken; else it is thrown away.
         blocks: whether it may wait for a storage or a process, so that it needs a thread.
+        is_shared: whether its answer is of nothing but what is known of jobs, so that all who ask may get the same.
     """
 
     method: str
@@ -50,6 +52,7 @@ class RestRoute:
     is_drained: bool = False
     is_upload: bool = False
     blocks: bool = False
+    is_shared: bool = False
 
     @property
     def changes(self) -> bool:
@@ -195,11 +198,16 @@ _DONE: Final = (
 )
 
 _LOGS: Final = (
-    RestRoute("GET", f"{_JOB}/logs/:filename", jobs.job_log, blocks=True),
+    RestRoute("GET", f"{_JOB}/logs/:filename", jobs.job_log, query=("after",), blocks=True),
     RestRoute("GET", f"{_TASK_MANAGER}/logs", task_managers.logs, blocks=True),
     RestRoute("GET", f"{_TASK_MANAGER}/logs/:filename", task_managers.log, blocks=True),
     RestRoute("GET", f"{_TASK_MANAGER}/log", task_managers.log, blocks=True),
     RestRoute("GET", f"{_TASK_MANAGER}/stdout", task_managers.stdout, blocks=True),
+)
+
+_DATASETS: Final = (
+    RestRoute("GET", f"{_JOB}/lineage", lineage.lineage),
+    RestRoute("GET", f"{_JOB}/topics", lineage.topics, blocks=True),
 )
 
 _PROBES: Final = (
@@ -208,10 +216,16 @@ _PROBES: Final = (
 )
 
 
+_OF_JOBS: Final = frozenset(module.__name__ for module in (checkpoints, exceptions, jobs, metrics, vertices))
+"""The modules whose handlers look at nothing but what is known of jobs."""
+
+
 def _routes() -> Iterator[RestRoute]:
     yield from _DONE
-    yield from (RestRoute("GET", path, handler, query=query) for path, handler, query in _TOLD)
+    for path, handler, query in _TOLD:
+        yield RestRoute("GET", path, handler, query=query, is_shared=handler.__module__ in _OF_JOBS)
     yield from _LOGS
+    yield from _DATASETS
     yield from _PROBES
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -126,7 +126,7 @@ class RestServer:
             logger.exception("the REST API is served no more; the job goes on")
 
 
-def serve(app: Starlette, settings: RestSettings, started: Callable[[str], None]) -> None:
+def serve(app: ASGIApp, settings: RestSettings, started: Callable[[str], None]) -> None:
     """Serve something until Ctrl-C.
 
     Args:
@@ -140,7 +140,7 @@ def serve(app: Starlette, settings: RestSettings, started: Callable[[str], None]
         uvicorn.Server(_config(app, settings)).run(sockets=[bound])
 
 
-def _config(app: Starlette, settings: RestSettings) -> uvicorn.Config:
+def _config(app: ASGIApp, settings: RestSettings) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         lifespan="off",

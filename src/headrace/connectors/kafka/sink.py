@@ -14,9 +14,11 @@ from headrace.common.type_variables import T_contra
 from headrace.connectors.datasets import LineageDataset, kafka_namespace, topic_datasets
 from headrace.connectors.kafka.clients import ClientSettings, MissingMarker, TransactionSettings
 from headrace.connectors.kafka.settings import SINK, KafkaClusterBuilder, check_known, check_library
+from headrace.connectors.kafka.source import kafka_place
 from headrace.connectors.messages import HeaderFunction, MessageSerializationSchema, PartitionFunction, encode_messages
 from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, SinkWriter, WriterContext
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
+from headrace.connectors.topic_state import TopicsPlace
 
 _MAX_BYTES: Final = 1_000_000
 """librdkafka's default."""
@@ -62,6 +64,10 @@ class KafkaSink(TopicSink[T_contra]):
     def builder() -> "KafkaSinkBuilder":
         """Begin a sink."""
         return KafkaSinkBuilder()
+
+    @property
+    def places(self) -> tuple[TopicsPlace, ...]:
+        return (kafka_place(self._settings),)
 
     @property
     def datasets(self) -> tuple[LineageDataset, ...]:

@@ -35,6 +35,7 @@ from headrace.connectors.source import (
     SplitEnumerator,
 )
 from headrace.connectors.topic_builders import TopicSource, TopicSourceBuilder
+from headrace.connectors.topic_state import TopicMonitor, TopicsPlace
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -315,6 +316,18 @@ _COLUMNS: Final[Mapping[str, Callable[[list[Message]], pa.Array]]] = {
 """Metadata that is read where somebody asks for it."""
 
 
+def kafka_place(settings: ClientSettings) -> TopicsPlace:
+    """The place of the topics of a cluster."""
+
+    def monitor(_: Mapping[str, str]) -> TopicMonitor:
+        check_library()
+        from headrace.connectors.kafka.topic_monitor import KafkaTopicMonitor
+
+        return KafkaTopicMonitor(settings)
+
+    return TopicsPlace("Kafka", settings.servers, monitor)
+
+
 class KafkaSource(TopicSource[T_co]):
     """Reads topics exactly once; every partition is a split, in its own order and with a watermark of its own.
 
@@ -352,6 +365,10 @@ class KafkaSource(TopicSource[T_co]):
     def builder() -> KafkaSourceBuilder:
         """Begin a source."""
         return KafkaSourceBuilder()
+
+    @property
+    def places(self) -> tuple[TopicsPlace, ...]:
+        return (kafka_place(self._settings),)
 
     @property
     def datasets(self) -> tuple[LineageDataset, ...]:

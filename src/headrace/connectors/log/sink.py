@@ -22,6 +22,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_contra
 from headrace.connectors.datasets import LineageDataset, log_datasets
 from headrace.connectors.log.source import LogBuilder
+from headrace.connectors.log.topic_monitor import log_place
 from headrace.connectors.messages import MessageSerializationSchema, OutgoingMessages, encode_messages
 from headrace.connectors.sink import (
     Committer,
@@ -33,6 +34,7 @@ from headrace.connectors.sink import (
     WriterEpoch,
 )
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
+from headrace.connectors.topic_state import TopicsPlace
 from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
 from headrace.log.commits import ANONYMOUS, Author, LogState, ProducerState
 from headrace.log.journal import StagedFor, tag_of
@@ -284,6 +286,10 @@ class LogSink(TopicSink[T_contra]):
     def builder() -> "LogSinkBuilder":
         """Begin a sink."""
         return LogSinkBuilder()
+
+    @property
+    def places(self) -> tuple[TopicsPlace, ...]:
+        return (log_place(self._location),)
 
     @property
     def datasets(self) -> tuple[LineageDataset, ...]:

@@ -22,6 +22,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration
 from headrace.common.type_variables import T_co
 from headrace.connectors.datasets import LineageDataset, log_datasets
+from headrace.connectors.log.topic_monitor import log_place
 from headrace.connectors.messages import METADATA, MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.connectors.partitions import (
     OffsetResetStrategy,
@@ -39,6 +40,7 @@ from headrace.connectors.source import (
     SplitEnumerator,
 )
 from headrace.connectors.topic_builders import DISCOVERY, GROUP, RESET, TopicSource, TopicSourceBuilder
+from headrace.connectors.topic_state import TopicsPlace
 from headrace.log.groups import Group
 from headrace.log.log import Log
 from headrace.log.membership import commit_without_members
@@ -271,6 +273,10 @@ class LogSource(TopicSource[T_co]):
     def builder() -> "LogSourceBuilder":
         """Begin a source."""
         return LogSourceBuilder()
+
+    @property
+    def places(self) -> tuple[TopicsPlace, ...]:
+        return (log_place(self._location),)
 
     @property
     def datasets(self) -> tuple[LineageDataset, ...]:

@@ -1,8 +1,9 @@
 """Topics and consumer groups of an embedded log, as operators ask for them."""
 
 import time
+from collections.abc import Mapping
 
-from headrace.connectors.topic_state import GroupState, TopicMonitor, TopicsState, TopicState
+from headrace.connectors.topic_state import GroupState, TopicMonitor, TopicsPlace, TopicsState, TopicState
 from headrace.log.log import Log
 
 
@@ -31,3 +32,12 @@ class LogTopicMonitor(TopicMonitor):
                 sum(partition.bytes for partition in described.partitions),
                 {key: str(value) for key, value in described.config.settings().items()},
             )
+
+
+def log_place(location: str) -> TopicsPlace:
+    """The place of the topics of a log."""
+
+    def monitor(storage_options: Mapping[str, str]) -> TopicMonitor:
+        return LogTopicMonitor(Log.open(location, options=storage_options))
+
+    return TopicsPlace("embedded log", location, monitor)

@@ -35,7 +35,9 @@ from headrace.server.cluster.processes import (
 )
 from headrace.server.cluster.records import PROGRAM, AttemptEnd, RunRecord, Submission, millis
 from headrace.server.cluster.remote_control import RemoteControl
-from headrace.server.jobs import ServedJob
+from headrace.server.jobs import JobLog, ServedJob
+from headrace.server.models.topics import JobTopics, read_topics
+from headrace.server.rotated_log import LogPart
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 
@@ -346,7 +348,8 @@ class ManagedJob(ServedJob):
             end = AttemptEnd("", process.code, "", millis())
             self.record.end_attempt(self._attempt, end)
         if end.code != 0 and not end.message:
-            told = process.tail(LOG, _MOST_TOLD_BYTES).strip()
+            log = process.log(LOG).tail(_MOST_TOLD_BYTES)
+            told = "" if log is None else log.text.strip()
             end = replace(end, message=_how(end.code) + (f"; its log ends:\n{told}" if told else ""))
         self._keep_logs(process)
         process.remove_folder()
@@ -423,10 +426,10 @@ class ManagedJob(ServedJob):
             and told.snapshot.history[0].time >= self.submission.time
         ):
             self.told = told.snapshot
-            self.describe(told.configuration, told.place)
+            self.describe(told.configuration, told.place, told.lineage)
             return
         self.told = _ended(self.told, status, end)
-        write_archive(self._around.archives, to_document(self.told, self.configuration))
+        write_archive(self._around.archives, to_document(self.told, self.configuration, self.lineage()))
 
     def _have_given_up(self, process: JobProcessHandle, now: float) -> None:
         if self._killed_at is None:
@@ -464,7 +467,7 @@ class ManagedJob(ServedJob):
         else:
             if self._process is process:
                 self.told = replace(told.snapshot, restarts=told.snapshot.restarts + self._crashes)
-                self.describe(told.configuration, told.place)
+                self.describe(told.configuration, told.place, told.lineage)
         finally:
             self._look_lock.release()
 
@@ -473,19 +476,47 @@ class ManagedJob(ServedJob):
         try:
             logs.make()
             for name in (OUTPUT, LOG):
-                content = process.tail(name, _MOST_LOG_BYTES).encode(errors="replace")
-                logs.write(f"{self._attempt:06}.{name}", [content])
+                kept = process.log(name).tail(_MOST_LOG_BYTES)
+                if kept is not None:
+                    logs.write(f"{self._kept_name(name)}.begin", [str(kept.begin).encode()])
+                    logs.write(self._kept_name(name), [kept.text.encode(errors="replace")])
         except OSError as error:
             logger.warning("job %s: its logs cannot be kept: %s", self.record.name, error)
 
-    def log(self, name: str) -> str | None:
+    def topics(self) -> JobTopics:
+        client = self.client()
+        if client is None:
+            return JobTopics(())
+        return read_topics(client.get("jobs", self.submission.job_id, "topics"))
+
+    def log(self, name: str, after: str = "") -> JobLog | None:
+        attempt, process = self._attempt, self._process
+        number, _, position = after.partition("-")
+        known = int(position) if number == str(attempt) and position.isdecimal() else None
+        found = None if process is None else process.log(name).tail(_MOST_LOG_BYTES, known)
+        if found is None:
+            found = self._kept_log(name, known)
+        return None if found is None else JobLog(found.text, f"{attempt}-{found.end}")
+
+    def log_size(self, name: str) -> int | None:
         process = self._process
-        if process is not None and Path(process.folder, name).exists():
-            return process.tail(name, _MOST_LOG_BYTES)
+        size = None if process is None else process.log(name).size()
+        return self.record.folder.folder("logs").size(self._kept_name(name)) if size is None else size
+
+    def _kept_log(self, name: str, after: int | None) -> LogPart | None:
+        """What the storage has of a log of the last process."""
+        logs, file = self.record.folder.folder("logs"), self._kept_name(name)
         try:
-            return self.record.folder.folder("logs").read(f"{self._attempt:06}.{name}").decode(errors="replace")
+            kept = logs.read(file)
         except FileNotFoundError:
             return None
+        begin = int(logs.read(f"{file}.begin")) if logs.size(f"{file}.begin") else 0
+        if after is not None and begin <= after <= begin + len(kept):
+            begin, kept = after, kept[after - begin :]
+        return LogPart(kept.decode(errors="replace"), begin, begin + len(kept))
+
+    def _kept_name(self, name: str) -> str:
+        return f"{self._attempt:06}.{name}"
 
 
 def _is_crash(end: AttemptEnd) -> bool:

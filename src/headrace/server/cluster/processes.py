@@ -25,6 +25,7 @@ from headrace.plan.plan_document import plan_of_document
 from headrace.savepoint.requests import JobProcess
 from headrace.server.client import RestClient
 from headrace.server.cluster.records import StartedProcess
+from headrace.server.rotated_log import RotatedLog
 from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -181,15 +182,9 @@ class JobProcessHandle:
         """Remove its folder."""
         remove_folder(self.folder)
 
-    def tail(self, name: str, most: int) -> str:
-        """The end of one of its logs."""
-        try:
-            with (self.folder / name).open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - most))
-                return file.read().decode(errors="replace")
-        except OSError:
-            return ""
+    def log(self, name: str) -> RotatedLog:
+        """One of its logs."""
+        return RotatedLog(self.folder / name)
 
 
 def planned(folder: Path, task: JobTask) -> JobPlan:

@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from headrace.jobmanager.status import JobSnapshot
+from headrace.server.dashboard.checkpoint_view import CheckpointView, checkpoint_view
 from headrace.server.dashboard.job_view import JobView
 from headrace.server.dashboard.snapshot_view import job_view
-from headrace.server.jobs import ServedJob
+from headrace.server.errors import not_found
+from headrace.server.jobs import LOGS, ServedJob
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.wire import to_document
 
 _FRESH_SECONDS: Final = 0.5
 
 _MOST_KEPT: Final = 20
+
+_MOST_LOGGED: Final = 200_000
+"""The largest number of characters of a log in a page."""
 
 
 class Answer(Protocol):
@@ -46,6 +51,41 @@ class DashboardJobs:
         """All jobs that have begun."""
         return [self._view(job) for job in self._service.jobs.all()]
 
+    def served(self) -> list[tuple[ServedJob, JobView]]:
+        """All jobs that have begun, each with its view."""
+        return [(job, self._view(job)) for job in self._service.jobs.all()]
+
+    def lineage(self, job_id: str) -> Mapping[str, Any] | None:
+        """The datasets of a job and their flow, as a document; None while they are not known.
+
+        Raises:
+            RestError: when there is none of that id.
+        """
+        return self._service.jobs.get(job_id).lineage()
+
+    def logs(self, job_id: str) -> list[tuple[str, int]]:
+        """The logs of the process of a job that are known here, each with its size.
+
+        Raises:
+            RestError: when there is none of that id.
+        """
+        job = self._service.jobs.get(job_id)
+        return [(name, size) for name in LOGS if (size := job.log_size(name)) is not None]
+
+    def log(self, job_id: str, name: str) -> tuple[str, bool]:
+        """The end of a log, and whether there is more before it.
+
+        Raises:
+            RestError: when there is no such job, or it has no such log.
+        """
+        job = self._service.jobs.get(job_id)
+        found = job.log(name) if name in LOGS else None
+        if found is None:
+            raise not_found(f"the job has no log {name!r}: only jobs of a dispatcher have {' and '.join(LOGS)}")
+        text = found.text[-_MOST_LOGGED:]
+        is_cut = len(text) < len(found.text)
+        return (text.partition("\n")[2] if is_cut else text), is_cut
+
     def view(self, job_id: str) -> JobView:
         """A job, as it is now or was half a second ago.
 
@@ -53,6 +93,15 @@ class DashboardJobs:
             RestError: when there is none of that id.
         """
         return self._view(self._service.jobs.get(job_id))
+
+    def checkpoint(self, job_id: str, number: str) -> CheckpointView:
+        """A checkpoint of a job, by the number that an address has.
+
+        Raises:
+            RestError: when there is no such job, or nothing is known of that.
+        """
+        job = self._service.jobs.get(job_id)
+        return checkpoint_view(job.snapshot(), job.configuration, number)
 
     def ask(
         self, method: str, path: tuple[str, ...], query: Mapping[str, object] | None = None, body: Any = None

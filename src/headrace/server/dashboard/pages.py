@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
@@ -23,10 +22,12 @@ from headrace.server.dashboard.actions import FormTokens
 from headrace.server.dashboard.job_view import JobView
 from headrace.server.dashboard.jobs import DashboardJobs
 from headrace.server.dashboard.recent_pages import RecentPages
-from headrace.server.dashboard.rendering import job_context, jobs_context, render
+from headrace.server.dashboard.rendering import checkpoint_context, job_context, jobs_context, render
 from headrace.server.dashboard.static_files import STATIC, StaticFile
+from headrace.server.dashboard.topics_view import topics_view
 from headrace.server.errors import RestError, bad_request
 from headrace.server.guard import CHALLENGE, RequestGuard
+from headrace.server.routing import REST, Endpoint
 from headrace.server.settings import RestSettings
 
 logger = get_logger(__name__)
@@ -52,6 +53,10 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+_SHARED: Final = {**_HEADERS, "Vary": "Accept-Encoding, HX-Request"}
+_SHARED_COMPRESSED: Final = {**_SHARED, "Content-Encoding": "gzip"}
+"""The headers of pages that are the same for everybody."""
 
 _HTML: Final = "text/html; charset=utf-8"
 
@@ -85,33 +90,33 @@ class Dashboard:
         more = {"refresh_millis": self.refresh_millis, "now": time.time_ns() // 1_000_000}
         return render(template, **more, **context)
 
-    def shared(self, request: Request, key: tuple[str, ...], context: Callable[[], Mapping[str, Any]]) -> Response:
-        """A page that is the same for everybody, as it was a second ago at most.
+    async def shared(
+        self, request: Request, key: tuple[str, ...], context: Callable[[], Mapping[str, Any]]
+    ) -> Response:
+        """A page that is the same for everybody, as it was a few seconds ago at most.
 
         Args:
             request: who asks.
             key: which page; the name of the template first.
-            context: what that is given.
+            context: what that is given; from a thread that may wait.
         """
-        found = self.recent.get(key, lambda: self.text(key[0], context()))
-        headers = {**_HEADERS, "Vary": "Accept-Encoding, HX-Request"}
+        found = self.recent.fresh(key)
+        if found is None:
+            found = await asyncio.to_thread(self.recent.get, key, lambda: self.text(key[0], context()))
         if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(found.text, HTTPStatus.OK, headers, _HTML)
-        return Response(found.compressed, HTTPStatus.OK, {**headers, "Content-Encoding": "gzip"}, _HTML)
+            return Response(found.text, HTTPStatus.OK, _SHARED, _HTML)
+        return Response(found.compressed, HTTPStatus.OK, _SHARED_COMPRESSED, _HTML)
 
 
-def dashboard_routes(jobs: DashboardJobs, settings: RestSettings) -> list[Route]:
-    """The routes of the pages.
+def dashboard_endpoints(jobs: DashboardJobs, settings: RestSettings) -> list[Endpoint]:
+    """Who answers for the pages.
 
     Args:
         jobs: the jobs that are shown.
         settings: who is let in, and how often pages ask for what is new.
     """
     dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens(), RecentPages())
-    found = [Route(path, partial(_answered, handler, dashboard), methods=[method]) for method, path, handler in _PATHS]
-    for route in found:
-        route.methods = route.methods - {"HEAD"}  # Starlette adds it, and nobody asks for it
-    return found
+    return [Endpoint(method, path, partial(_answered, handler, dashboard)) for method, path, handler in _PATHS]
 
 
 async def _answered(handler: _Handler, dashboard: Dashboard, request: Request) -> Response:
@@ -155,15 +160,42 @@ async def _front(dashboard: Dashboard, _: Request) -> Response:
 async def _overview(dashboard: Dashboard, request: Request) -> Response:
     template = "_jobs.html" if _is_part(request) else "jobs.html"
     jobs = dashboard.jobs
-    return await asyncio.to_thread(dashboard.shared, request, (template,), lambda: jobs_context(jobs.views()))
+    return await dashboard.shared(request, (template,), lambda: jobs_context(jobs.views()))
+
+
+async def _topics(dashboard: Dashboard, request: Request) -> Response:
+    template = "_topics.html" if _is_part(request) else "topics.html"
+    jobs = dashboard.jobs
+    return await dashboard.shared(request, (template,), lambda: {"topics": topics_view(jobs.served())})
 
 
 async def _job(dashboard: Dashboard, request: Request) -> Response:
     template, job_id = "_live.html" if _is_part(request) else "job.html", _id(request)
     jobs = dashboard.jobs
-    return await asyncio.to_thread(
-        dashboard.shared, request, (template, job_id), lambda: job_context(jobs.view(job_id))
+    return await dashboard.shared(
+        request, (template, job_id), lambda: job_context(jobs.view(job_id), jobs.lineage(job_id), jobs.logs(job_id))
     )
+
+
+async def _checkpoint(dashboard: Dashboard, request: Request) -> Response:
+    job_id, number = _id(request), str(request.path_params["number"])
+    return await asyncio.to_thread(_page_of_checkpoint, dashboard, job_id, number)
+
+
+def _page_of_checkpoint(dashboard: Dashboard, job_id: str, number: str) -> Response:
+    checkpoint = dashboard.jobs.checkpoint(job_id, number)
+    return dashboard.page("checkpoint.html", **checkpoint_context(dashboard.jobs.view(job_id), checkpoint))
+
+
+async def _log(dashboard: Dashboard, request: Request) -> Response:
+    job_id, name = _id(request), str(request.path_params["name"])
+    return await asyncio.to_thread(_page_of_log, dashboard, job_id, name)
+
+
+def _page_of_log(dashboard: Dashboard, job_id: str, name: str) -> Response:
+    text, is_cut = dashboard.jobs.log(job_id, name)
+    job, logs = dashboard.jobs.view(job_id), dashboard.jobs.logs(job_id)
+    return dashboard.page("log.html", job=job, name=name, text=text, is_cut=is_cut, logs=logs)
 
 
 async def _question(dashboard: Dashboard, request: Request) -> Response:
@@ -235,15 +267,18 @@ async def _missing(_: Dashboard, request: Request) -> Response:
     raise RestError(HTTPStatus.NOT_FOUND, f"there is no page {request.url.path!r}")
 
 
-_JOB: Final = "/dashboard/jobs/{job_id}"
+_JOB: Final = "/dashboard/jobs/:job_id"
 
 _PATHS: Final[tuple[tuple[str, str, _Handler], ...]] = (
     ("GET", "/", _front),
     ("GET", "/dashboard", _overview),
+    ("GET", "/dashboard/topics", _topics),
     ("GET", _JOB, _job),
-    ("GET", f"{_JOB}/actions/{{action}}", _question),
-    ("POST", f"{_JOB}/actions/{{action}}", _do),
-    ("GET", f"{_JOB}/actions/{{action}}/outcome", _outcome),
-    ("GET", "/dashboard/static/{digest}/{name}", _static),
-    ("GET", "/dashboard/{rest:path}", _missing),
+    ("GET", f"{_JOB}/checkpoints/:number", _checkpoint),
+    ("GET", f"{_JOB}/logs/:name", _log),
+    ("GET", f"{_JOB}/actions/:action", _question),
+    ("POST", f"{_JOB}/actions/:action", _do),
+    ("GET", f"{_JOB}/actions/:action/outcome", _outcome),
+    ("GET", "/dashboard/static/:digest/:name", _static),
+    ("GET", f"/dashboard/{REST}", _missing),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -17,8 +17,10 @@ import headrace
 from headrace.common import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.server.dashboard.actions import ACTIONS
+from headrace.server.dashboard.checkpoint_view import CheckpointView
 from headrace.server.dashboard.findings import AHEAD_MILLIS, findings, first_line
 from headrace.server.dashboard.job_view import FailureView, JobView, OperatorView
+from headrace.server.dashboard.lineage_view import lineage_view
 from headrace.server.dashboard.pictures import PARTS, epoch_seconds, graph_svg, heat, timeline_svg
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.wire import to_document
@@ -119,6 +121,15 @@ def growth(per_second: float | None) -> str:
     if abs(per_minute) < 1:
         return "steady"
     return f"{'+' if per_minute > 0 else _MINUS}{wording.size(abs(per_minute))}/min"
+
+
+def change(by: int | None) -> str:
+    """By how much a size has changed: ``+1.2 MB``."""
+    if by is None:
+        return DASH
+    if not by:
+        return "the same"
+    return f"{'+' if by > 0 else _MINUS}{wording.size(abs(by))}"
 
 
 def rounded(document: Any) -> Any:
@@ -238,6 +249,7 @@ _ENVIRONMENT.filters |= {
     "first_line": first_line,
     "event_time": event_time,
     "growth": growth,
+    "change": change,
     "heat": heat,
     "site": site,
     "moment": moment,
@@ -264,8 +276,14 @@ def jobs_context(jobs: Sequence[JobView]) -> dict[str, Any]:
     return {"lines": lines}
 
 
-def job_context(job: JobView) -> dict[str, Any]:
-    """What the page of a job is given."""
+def job_context(job: JobView, lineage: Mapping[str, Any] | None, logs: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """What the page of a job is given.
+
+    Args:
+        job: the job.
+        lineage: what is told of its lineage; None for nothing.
+        logs: the logs of its process, each with its size.
+    """
     shares = shares_of_parts(job)
     return {
         "job": job,
@@ -282,7 +300,21 @@ def job_context(job: JobView) -> dict[str, Any]:
         "busiest": busiest(job),
         "holds": holds_event_time(job),
         "statuses": statuses(job),
+        "logs": logs,
+        "lineage": None if lineage is None else lineage_view(lineage),
         "trend": _json(rounded(to_document(job.trend))),
+    }
+
+
+def checkpoint_context(job: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
+    """What the page of a checkpoint is given."""
+    epoch = checkpoint.epoch
+    return {
+        "job": job,
+        "checkpoint": checkpoint,
+        "seconds": epoch_seconds(epoch),
+        "parts_of_epoch": [(part, getattr(epoch, part.field)) for part in PARTS],
+        "largest": max((size for each in checkpoint.operators for size in each.by_subtask), default=0),
     }
 
 

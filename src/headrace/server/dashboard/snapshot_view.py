@@ -123,7 +123,7 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobVie
         held_epoch=None if job.held is None else job.held.epoch,
         held_for=() if job.held is None else tuple(map(without_passwords, job.held.violations.values())),
         retry_in=None if job.failure is None else job.failure.retry_in,
-        epochs=tuple(map(_epoch, job.epochs)),
+        epochs=tuple(map(epoch_view, job.epochs)),
         operators=() if plan is None else tuple(map(measured.operator, plan.operators())),
         splits=tuple(_splits(job))[:_MOST_SPLITS],
         states=tuple(_states(job))[:_MOST_STATES],
@@ -136,7 +136,8 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobVie
     )
 
 
-def _epoch(epoch: EpochStatistics) -> EpochView:
+def epoch_view(epoch: EpochStatistics) -> EpochView:
+    """An epoch that is complete."""
     parts = epoch.parts
     return EpochView(
         number=epoch.epoch,

@@ -9,6 +9,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.jobmanager.events import EpochStatistics, SavepointStatus
 from headrace.jobmanager.status import JobSnapshot
+from headrace.plan.job_plan import PlannedOperator
 from headrace.server.errors import not_found
 from headrace.server.models import checkpoints as models
 from headrace.server.models.checkpoints import StatsSummary, TaskCheckpointStatistics
@@ -45,7 +46,7 @@ def checkpoint_details(request: RestRequest) -> models.CheckpointStatistics:
     """Return one checkpoint, with the parts of all vertices."""
     served = request.job()
     job, epoch = served.snapshot(), _epoch(request)
-    tasks = {vertex.id: _of_vertex(vertex, epoch, job) for vertex in vertices_of(served.plan())}
+    tasks = {vertex.id: _of_vertex(vertex, epoch) for vertex in vertices_of(served.plan())}
     return replace(_completed(epoch, job, served.configuration), tasks=tasks)
 
 
@@ -53,8 +54,8 @@ def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatist
     """Return the part of one vertex in a checkpoint, subtask by subtask."""
     served, epoch = request.job(), _epoch(request)
     vertex = vertex_of(served.plan(), request.parameters["vertexid"])
-    own, nothing = _of_vertex(vertex, epoch, served.snapshot()), _spread([0])
-    sizes, duration = _sizes(vertex, epoch, served.snapshot()), _spread([_millis(epoch.checkpointing)])
+    own, nothing = _of_vertex(vertex, epoch), _spread([0])
+    sizes, duration = state_sizes(vertex.planned, epoch), _spread([_millis(epoch.checkpointing)])
     spread = _spread(sizes)
     parts = ("buffered", "processed", "persisted", "duration")
     subtasks = [
@@ -164,14 +165,14 @@ def _completed(epoch: EpochStatistics, job: JobSnapshot, configuration: Configur
         num_acknowledged_subtasks=tasks,
         checkpoint_type="CHECKPOINT",
         tasks={},
-        external_path=_place(epoch.epoch, configuration),
-        discarded=_is_discarded(epoch, job, configuration),
+        external_path=place_of(epoch.epoch, configuration),
+        discarded=is_discarded(epoch, job, configuration),
         failure_timestamp=None,
         failure_message=None,
     )
 
 
-def _is_discarded(epoch: EpochStatistics, job: JobSnapshot, configuration: Configuration) -> bool:
+def is_discarded(epoch: EpochStatistics, job: JobSnapshot, configuration: Configuration) -> bool:
     """Return whether the files of a checkpoint are gone, since newer ones took its place."""
     kept = configuration.get(options.CHECKPOINTS_RETAINED)
     return job.latest is not None and epoch.epoch <= job.latest.epoch - kept
@@ -242,31 +243,30 @@ def _restored(job: JobSnapshot, configuration: Configuration) -> models.Restored
             return None
         return models.RestoredCheckpoint(0, job.history[0].time, True, start.savepoint)
     number = start.restored_epoch or 0
-    return models.RestoredCheckpoint(number, job.restored, False, _place(number, configuration))
+    return models.RestoredCheckpoint(number, job.restored, False, place_of(number, configuration))
 
 
-def _sizes(vertex: JobVertex, epoch: EpochStatistics, job: JobSnapshot) -> list[int]:
-    """Return the bytes of state of each subtask; they are kept of the newest checkpoint alone."""
-    known = job.latest.state_sizes if job.latest is not None and job.latest.ended == epoch.ended else {}
-    by_name = known.get(vertex.planned.uid, {}).values()
-    subtasks = range(vertex.planned.parallelism)
-    return [sum(by_task[subtask] for by_task in by_name if subtask < len(by_task)) for subtask in subtasks]
+def state_sizes(planned: PlannedOperator, epoch: EpochStatistics) -> list[int]:
+    """Return the bytes of state of each subtask of an operator in a checkpoint; it may have had more of them then."""
+    sizes = epoch.task_sizes.get(planned.uid, ())
+    own, more = sizes[: planned.parallelism], sizes[planned.parallelism :]
+    return [*own, *more] if any(more) else [*own, *[0] * (planned.parallelism - len(own))]
 
 
-def _of_vertex(vertex: JobVertex, epoch: EpochStatistics, job: JobSnapshot) -> TaskCheckpointStatistics:
-    subtasks, size = vertex.planned.parallelism, sum(_sizes(vertex, epoch, job))
+def _of_vertex(vertex: JobVertex, epoch: EpochStatistics) -> TaskCheckpointStatistics:
+    sizes = state_sizes(vertex.planned, epoch)
     return TaskCheckpointStatistics(
         id=epoch.epoch,
         status=_COMPLETED,
         latest_ack_timestamp=_triggered(epoch) + _millis(epoch.checkpointing),
-        checkpointed_size=size,
-        state_size=size,
+        checkpointed_size=sum(sizes),
+        state_size=sum(sizes),
         end_to_end_duration=_millis(epoch.checkpointing),
         alignment_buffered=0,
         processed_data=0,
         persisted_data=0,
-        num_subtasks=subtasks,
-        num_acknowledged_subtasks=subtasks,
+        num_subtasks=len(sizes),
+        num_acknowledged_subtasks=len(sizes),
     )
 
 
@@ -275,7 +275,8 @@ def _triggered(epoch: EpochStatistics) -> int:
     return epoch.processing_time + _millis(epoch.running)
 
 
-def _place(epoch: int, configuration: Configuration) -> str | None:
+def place_of(epoch: int, configuration: Configuration) -> str | None:
+    """Return the place of a checkpoint; None where it is in a temporary folder."""
     directory = configuration.get(options.CHECKPOINT_DIR)
     return None if directory is None else f"{directory}/manifests/{name_of(epoch)}"
 

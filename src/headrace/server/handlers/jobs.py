@@ -132,16 +132,16 @@ def job_status(request: RestRequest) -> JobStatusInfo:
 def job_archive(request: RestRequest) -> dict[str, Any]:
     """Return all that is known of a job, as archives have it; secrets are masked."""
     served = request.job()
-    return to_document(served.snapshot(), served.configuration)
+    return to_document(served.snapshot(), served.configuration, served.lineage())
 
 
 def job_log(request: RestRequest) -> TextFile:
     """Return the end of a log of a job of a dispatcher: `log`, or `stdout` for what its program has printed."""
     name = request.parameters["filename"]
-    text = request.job().log(name) if name in LOGS else None
-    if text is None:
+    found = request.job().log(name, request.query.get("after", "")) if name in LOGS else None
+    if found is None:
         raise not_found(f"there is no log {name!r} of the job: of a dispatcher's jobs there are {' and '.join(LOGS)}")
-    return TextFile(text)
+    return TextFile(found.text, found.position)
 
 
 def job_configuration(request: RestRequest) -> JobConfig:

@@ -36,10 +36,10 @@ def task_manager(request: RestRequest) -> models.TaskManagerDetails:
 def logs(request: RestRequest) -> models.LogList:
     """Return the files of its log: of the job of a dispatcher; other processes log to their standard error alone."""
     files = [
-        models.LogFile(name, len(text), 0)
+        models.LogFile(name, size, 0)
         for job in _jobs_there(request)[-1:]
         for name in LOGS
-        if (text := job.log(name)) is not None
+        if (size := job.log_size(name)) is not None
     ]
     return models.LogList(files)
 
@@ -56,10 +56,10 @@ def stdout(request: RestRequest) -> models.TextFile:
 
 def _file(request: RestRequest, name: str) -> models.TextFile:
     served = _jobs_there(request)
-    text = served[-1].log(name) if served and name in LOGS else None
-    if text is None:
+    found = served[-1].log(name) if served and name in LOGS else None
+    if found is None:
         raise not_found("the process logs to its standard error, and knows no such file")
-    return models.TextFile(text)
+    return models.TextFile(found.text, found.position)
 
 
 def threads(request: RestRequest) -> models.ThreadDump:

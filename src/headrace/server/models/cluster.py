@@ -1,7 +1,7 @@
 """The process as a whole: what Flink calls the cluster."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headrace.server.wire import model, wire
 
@@ -105,10 +105,20 @@ class LogList:
     logs: Sequence[LogFile]
 
 
+LOG_POSITION: Final = "X-Log-Position"
+"""The header of an answer with a log that says where it ends: what comes later is asked for by `?after=` with that."""
+
+
 class TextFile(NamedTuple):
-    """The content of a file, which is the answer as it is."""
+    """The content of a file, which is the answer as it is.
+
+    Attributes:
+        text: the content.
+        position: where it ends in what is still written; empty for a file that is given as a whole each time.
+    """
 
     text: str
+    position: str = ""
 
 
 @model

@@ -1,0 +1,46 @@
+"""Flooded: what it costs a job that many ask its server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.data import RandomKeys
+from benchmarks.findings import Finding, Target
+from benchmarks.lab import Contestant, Lab
+from benchmarks.suite.metrics import WholeRuns
+from benchmarks.suite.window import truth
+
+if TYPE_CHECKING:
+    from benchmarks.suite.base import Scale
+
+_KEYS = 10_000
+_RATE = 100
+_KINDS = {"rest": "requests of the REST API", "pages": "refreshes of the dashboard"}
+
+
+class FloodedBenchmark:
+    """How much more processor time a job takes while its server is asked again and again."""
+
+    name = "flooded"
+    title = f"Flooded: a job whose server answers {_RATE} requests a second, and one that nobody asks"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        work = WholeRuns(RandomKeys(scale.files, scale.per_epoch, _KEYS), scale.events, truth)
+        options = {"default_sizes": True, "rounds": scale.choose(5, 1), "repeats": scale.choose(4, 1), "rate": _RATE}
+        found = lab.race(work, [Contestant("headrace", "headrace_server", options)], rounds=1)
+        details = found["headrace"].details
+        alone = median(details["processor"]["nobody"])
+        for kind, what in _KINDS.items():
+            flooded = median(details["processor"][kind])
+            yield Finding(
+                self.name,
+                f"{_RATE} {what} a second",
+                flooded / alone,
+                "x",
+                Target(1.02, at_least=False),
+                found,
+                f"times the processor time: {flooded:.2f} and {alone:.2f} s; {details['answered'][kind]:.0f} a second "
+                "were answered",
+            )

@@ -1,0 +1,151 @@
+"""The topics of a job that runs in this process: looked at while somebody asks, by threads that no answer waits for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from headrace.common.configuration import Configuration, without_passwords
+from headrace.common.logs import get_logger
+from headrace.connectors.topic_builders import TopicSink, TopicSource
+from headrace.connectors.topic_state import (
+    GroupReport,
+    TopicMonitor,
+    TopicReport,
+    TopicsPlace,
+    TopicsState,
+    group_reports,
+    topic_reports,
+)
+from headrace.graph.specs import SinkSpec, SourceSpec
+from headrace.plan.job_plan import JobPlan
+from headrace.server.models.topics import GroupInfo, JobTopics, TopicInfo, TopicsInfo
+
+logger = get_logger(__name__)
+
+_APART_SECONDS: Final = 5.0
+"""The time between two looks, at least."""
+
+_WAITED_SECONDS: Final = 1.0
+"""So long an answer waits for the look that it has asked for; it has the one before then."""
+
+_MOST_TOPICS: Final = 500
+_MOST_GROUPS: Final = 500
+
+
+class TopicsWatch:
+    """Looks at the topics of one place.
+
+    Args:
+        place: the place.
+        storage_options: how storages are reached.
+    """
+
+    def __init__(self, place: TopicsPlace, storage_options: Mapping[str, str]) -> None:
+        self._place = place
+        self._options = storage_options
+        self._lock = threading.Lock()
+        self._monitor: TopicMonitor | None = None
+        self._states: tuple[TopicsState, ...] = ()
+        self._error = ""
+        self._looked_at: int | None = None
+        self._next = 0.0
+        self._looking: threading.Thread | None = None
+
+    def report(self, used: Collection[str]) -> TopicsInfo:
+        """What the last two looks have shown.
+
+        Args:
+            used: the topics that come first.
+        """
+        self._look_again().join(_WAITED_SECONDS)
+        states, error = self._states, self._error
+        topics = [] if not states else topic_reports(states[0], states[-1])
+        groups = [] if not states else group_reports(states[0], states[-1])
+        has_rates = len(states) > 1
+        told = sorted((_topic(each, used, has_rate=has_rates) for each in topics), key=lambda each: not each.is_used)
+        return TopicsInfo(
+            self._place.kind,
+            without_passwords(self._place.name),
+            self._looked_at,
+            without_passwords(error),
+            told[:_MOST_TOPICS],
+            [_group(each) for each in groups[:_MOST_GROUPS]],
+        )
+
+    def _look_again(self) -> threading.Thread:
+        """The thread of the last look; a new one where that is long ago."""
+        with self._lock:
+            thread = self._looking
+            if thread is None or (not thread.is_alive() and time.monotonic() >= self._next):
+                thread = threading.Thread(target=self._look, name="headrace-topics", daemon=True)
+                thread.start()
+                self._looking = thread
+            return thread
+
+    def _look(self) -> None:
+        try:
+            if self._monitor is None:
+                self._monitor = self._place.monitor(self._options)
+            state = self._monitor.look()
+        except Exception as error:  # whatever it is, the job goes on, and whoever looks is told
+            logger.debug("the topics of %s cannot be looked at", without_passwords(self._place.name), exc_info=True)
+            self._error = f"{type(error).__name__}: {error}"
+            self._monitor = None
+        else:
+            self._states, self._error = (*self._states[-1:], state), ""
+            self._looked_at = time.time_ns() // 1_000_000
+        self._next = time.monotonic() + _APART_SECONDS
+
+
+def _topic(report: TopicReport, used: Collection[str], *, has_rate: bool) -> TopicInfo:
+    state = report.state
+    return TopicInfo(
+        report.name,
+        len(state.ends),
+        state.records,
+        report.rate if has_rate else None,
+        state.size,
+        dict(sorted(state.settings.items())),
+        report.name in used,
+    )
+
+
+def _group(report: GroupReport) -> GroupInfo:
+    return GroupInfo(report.group, report.topic, report.members, report.lag, report.health.value)
+
+
+class TopicsOfJob:
+    """The topics that a job reads and writes.
+
+    Args:
+        configuration: says how storages are reached.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._options = configuration.storage_options()
+        self._lock = threading.Lock()
+        self._watches: dict[TopicsPlace, TopicsWatch] = {}
+
+    def report(self, plan: JobPlan) -> JobTopics:
+        """What is known of them; a place that was never looked at is looked at now."""
+        places = _places(plan)
+        with self._lock:
+            known = {place: self._watches.get(place) or TopicsWatch(place, self._options) for place in places}
+            self._watches = known
+        return JobTopics([watch.report(places[place]) for place, watch in known.items()])
+
+
+def _places(plan: JobPlan) -> dict[TopicsPlace, set[str]]:
+    """Where the topics are, and which of them the job uses."""
+    found: dict[TopicsPlace, set[str]] = {}
+    for operator in plan.operators():
+        spec = operator.node.spec
+        end = spec.source if isinstance(spec, SourceSpec) else spec.sink if isinstance(spec, SinkSpec) else None
+        if isinstance(end, TopicSource | TopicSink):
+            names = {dataset.name.rpartition("/")[2] for dataset in end.datasets}
+            for place in end.places:
+                found.setdefault(place, set()).update(names)
+    return found
