@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import ConfigurationError
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager import job_manager
 from headrace.jobmanager.autoscaler import Autoscaler, AutoscalerSettings, Measurement
 from headrace.jobmanager.events import EpochReleased
 from headrace.jobmanager.status import JobStatusStore
@@ -233,6 +235,37 @@ def test_a_parallelism_that_an_operator_cannot_have_leaves_the_job_as_it_is(capl
         assert time.monotonic() < until
         time.sleep(0.02)
     client.stop().result(timeout=60)
+
+
+class _Insistent:
+    """Wants a parallelism again and again."""
+
+    def __init__(self, *wanted: int) -> None:
+        self._wanted = itertools.cycle(wanted)
+        self.asked = 0
+
+    def wanted(self, current: int, most: int) -> int:
+        self.asked += 1
+        return next(self._wanted)
+
+
+def test_what_is_refused_again_and_again_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insistent = _Insistent(4, 8)
+    monkeypatch.setattr(job_manager, "_scaler", lambda *_: insistent)
+    env = environment(**{"parallelism.default": "1"})
+    source = DataGeneratorSource(lambda number: number, None, RateLimiterStrategy.per_second(500), Types.LONG())
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda number: number % 7, key_type=Types.LONG()).sum(0).set_max_parallelism(2).print()
+    client = env.execute_async()
+    until = time.monotonic() + 60
+    while insistent.asked < 7:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    client.stop().result(timeout=60)
+    told = [record.message for record in caplog.records if "and stays at 1" in record.message]
+    assert [message.split("parallelism ")[1][0] for message in told] == ["4", "8"]
 
 
 @pytest.mark.parametrize(

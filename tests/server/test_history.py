@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
+import sys
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,3 +133,17 @@ def test_what_is_no_archive_is_left_out_and_old_ones_are_removed(served: Served,
 def test_it_has_to_be_told_a_place() -> None:
     with pytest.raises(ConfigurationError, match=r"historyserver\.archive\.fs\.dir"):
         ArchivedJobs(Configuration())
+
+
+@pytest.mark.integration
+def test_the_command_says_where_the_dashboard_is(archives: Path) -> None:
+    command = [sys.executable, "-m", "headrace", "history-server", "--dir", str(archives)]
+    command += ["-D", "historyserver.web.port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        told = re.fullmatch(r"history of 0 jobs at (http://\S+)\n", process.stdout.readline())
+        assert told is not None
+        with urllib.request.urlopen(f"{told[1]}/dashboard", timeout=30) as page:
+            assert "No job yet" in page.read().decode()
+        process.terminate()
+    assert process.returncode == 0

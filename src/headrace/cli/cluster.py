@@ -108,7 +108,7 @@ def run_history_server(configuration: Configuration) -> None:
     ended = _end_at_signals()
     jobs.start()
     server.start()
-    _print(f"history of {len(jobs.all())} jobs at {server.address}/v1")
+    _print(f"history of {len(jobs.all())} jobs at {server.address}")
     _wait(ended)
     jobs.stop()
     server.close()

@@ -109,6 +109,7 @@ class JobManager:
         self._log_fields = LogFields(job.plan.name)
         self._replan = replan
         self._scaler = _scaler(job.settings, runtime, self._status)
+        self._unfit: set[tuple[int, str]] = set()
         self._stop = threading.Event()
         self._drains = threading.Event()
         self._cancelled = threading.Event()
@@ -569,8 +570,12 @@ class JobManager:
         try:
             self._rescale(wanted)
         except (UnsupportedOperationError, InvalidProgramError, StateMigrationError) as error:
-            text = "job %r cannot go on at parallelism %d, and stays at %d: %s"
-            logger.warning(text, self.plan.name, wanted, settings.parallelism, error)
+            if (wanted, str(error)) not in self._unfit:  # it is asked for again and again
+                self._unfit.add((wanted, str(error)))
+                text = "job %r cannot go on at parallelism %d, and stays at %d: %s"
+                logger.warning(text, self.plan.name, wanted, settings.parallelism, error)
+        else:
+            self._unfit.clear()
 
     def _step(self, *, force: bool = False) -> EpochStatistics | None:
         """Run an epoch if there is a reason to, or if ``force`` wants one; else look whose the job is.
