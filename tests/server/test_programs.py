@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
+import pickle
 import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +103,42 @@ def test_nobody_without_the_token_and_no_page_of_another_site(cluster: Cluster) 
     with pytest.raises(RestClientError, match="token"):
         RestClient(cluster.service.address).get("jars")
     assert cluster.rest.get("jars")["files"] == []
+
+
+class _Touches:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._place,)
+
+
+def test_programs_are_bytes_to_the_dispatcher(cluster: Cluster, tmp_path: Path) -> None:
+    traces = [tmp_path / name for name in ("unpickled", "imported", "customized")]
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        for name in ("main.py", "__main__.py", "sitecustomize.py"):
+            archive.writestr(name, f"open({str(traces[2])!r}, 'w')")
+    contents = (pickle.dumps(_Touches(traces[0])), f"open({str(traces[1])!r}, 'w')".encode(), zipped.getvalue())
+    for content, kind in itertools.product(contents, ("py", "sql", "zip")):
+        status, told = sent(cluster, f"job.{kind}", content)
+        assert status == 200
+        assert told["filename"] in [each["id"] for each in cluster.rest.get("jars")["files"]]
+        cluster.rest.ask("DELETE", ("jars", told["filename"]))
+    assert not any(trace.exists() for trace in traces)
+    pickle.loads(contents[0])  # it would have been seen
+    assert traces[0].exists()
+
+
+def test_programs_of_one_name_are_kept_apart(cluster: Cluster) -> None:
+    one, other = (sent(cluster, "job.py", content)[1]["filename"] for content in (b"one", b"other"))
+    assert one != other
+    assert (cluster.storage / "programs" / one / "job.py").read_bytes() == b"one"
+    cluster.rest.ask("DELETE", ("jars", one))
+    assert (cluster.storage / "programs" / other / "job.py").read_bytes() == b"other"
+    cluster.rest.ask("DELETE", ("jars", other))
 
 
 def test_a_program_has_a_bounded_size(cluster: Cluster) -> None:

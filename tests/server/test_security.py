@@ -6,9 +6,11 @@ import base64
 import contextlib
 import http.client
 import json
+import resource
 import socket
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +18,10 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError
-from headrace.server import bodies, connections
+from headrace.server import bodies, connections, listening
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.settings import RestSettings
-from tests.server.serving import Served
+from tests.server.serving import Served, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,7 +184,7 @@ def test_requests_that_wait_are_few(served: Served) -> None:
 
 def test_many_idle_clients_keep_nobody_out_for_long(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_HEAD_SECONDS", 1.0)
-    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(connections.MOST_CONNECTIONS + 50)]
+    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(listening.MOST_CONNECTIONS + 50)]
     try:
         time.sleep(1.5)
         assert ask(served, "/healthz")[0] == 200
@@ -219,3 +221,29 @@ def test_certificates_of_both_sides_are_checked(tmp_path: Path) -> None:
             ask(served, "/v1/jobs")
     finally:
         served.server.close()
+
+
+def is_served(served: Served) -> bool:
+    try:
+        return ask(served, "/healthz")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+@pytest.mark.slow
+def test_ten_thousand_idle_connections_disturb_no_job(served: Served) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 12_000:
+        pytest.skip("this process may not have as many connections open")
+    client, _ = served.start()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (12_000, hard))
+    try:
+        with ExitStack() as opened:
+            for _ in range(10_000):
+                opened.enter_context(socket.create_connection(("127.0.0.1", served.port), 60))
+            completed = client.snapshot().completed
+            wait_for(lambda: client.snapshot().completed > completed + 3)
+            wait_for(lambda: is_served(served), 120)
+        assert client.snapshot().failures == ()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

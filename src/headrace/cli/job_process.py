@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,11 @@ _PARTING_SECONDS: Final = 20.0
 
 _MOST_UNPACKED: Final = 4 << 30
 """The size of all that is in an archive."""
+
+_MOST_FILES: Final = 200_000
+
+_UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
+"""What archives come to that are cut short, damaged, encrypted, or have two files of one name."""
 
 
 def main(folder: Path) -> int:
@@ -102,9 +108,11 @@ def _unpacked(archive: Path, entry: str) -> Path:
         with zipfile.ZipFile(archive) as opened:
             if sum(each.file_size for each in opened.infolist()) > _MOST_UNPACKED:
                 raise ConfigurationError(f"{archive.name} has more than {_MOST_UNPACKED >> 30} GiB in it")
-            opened.extractall(target)  # without leading slashes and dots
-    except zipfile.BadZipFile as error:
-        raise ConfigurationError(f"{archive.name} is no archive: {error}") from None
+            if len(opened.infolist()) > _MOST_FILES:
+                raise ConfigurationError(f"{archive.name} has more than {_MOST_FILES} files in it")
+            opened.extractall(target)  # without leading slashes and dots; links are files with the place as their text
+    except _UNREADABLE as error:
+        raise ConfigurationError(f"{archive.name} cannot be unpacked: {error}") from None
     return _script_in(target, archive.name, entry)
 
 

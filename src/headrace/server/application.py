@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from headrace.common.errors import HeadraceError
+from headrace.common.masking import log_without_secrets
 from headrace.server.bodies import drained, read_body
 from headrace.server.dashboard.jobs import DashboardJobs
 from headrace.server.dashboard.pages import dashboard_endpoints
@@ -23,7 +24,7 @@ from headrace.server.recent_answers import RecentAnswers
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
 from headrace.server.routing import Endpoint, RoutedApplication
-from headrace.server.uploads import Upload, place_for_upload, receive
+from headrace.server.uploads import Upload, UploadPlaces, receive
 from headrace.server.wire import to_document
 
 
@@ -34,14 +35,14 @@ def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> R
         service: what is served.
         routes: the paths; each is there below ``/v1`` and without.
     """
-    guard, recent = RequestGuard(service.settings), RecentAnswers()
+    guard, recent, places = RequestGuard(service.settings), RecentAnswers(), UploadPlaces()
     described = partial(_described, json_response(openapi(routes), HTTPStatus.OK), guard)
     endpoints = [
         endpoint
         for prefix in ("/v1", "")
         for endpoint in (
             *(
-                Endpoint(each.method, prefix + each.path, partial(_answer, each, service, guard, recent))
+                Endpoint(each.method, prefix + each.path, partial(_answer, each, service, guard, recent, places))
                 for each in routes
             ),
             Endpoint("GET", f"{prefix}/openapi.json", described),
@@ -80,7 +81,12 @@ async def _described(document: Response, guard: RequestGuard, request: Request) 
 
 
 async def _answer(
-    route: RestRoute, service: RestService, guard: RequestGuard, recent: RecentAnswers, request: Request
+    route: RestRoute,
+    service: RestService,
+    guard: RequestGuard,
+    recent: RecentAnswers,
+    places: UploadPlaces,
+    request: Request,
 ) -> Response:
     try:
         guard.check_host(request.headers)
@@ -91,7 +97,7 @@ async def _answer(
         if route.is_shared:
             return _shared(route, service, recent, request)
         if route.is_upload and service.takes_programs:
-            return await _uploaded(route, service, request)
+            return await _uploaded(route, service, places, request)
         body = await (drained(request) if route.is_drained else read_body(request))
         return await _handled(route, _asked(service, request, body))
     except RestError as error:
@@ -121,15 +127,16 @@ def _asked(service: RestService, request: Request, body: bytes = b"", upload: Up
 async def _handled(route: RestRoute, asked: RestRequest) -> Response:
     found = await asyncio.to_thread(route.handler, asked) if route.blocks else route.handler(asked)
     if isinstance(found, TextFile):
-        return PlainTextResponse(found.text, route.status, {**_OF_TEXT, LOG_POSITION: found.position})
+        text = await asyncio.to_thread(log_without_secrets, found.text)
+        return PlainTextResponse(text, route.status, {**_OF_TEXT, LOG_POSITION: found.position})
     return json_response(to_document(found), route.status)
 
 
 _OF_TEXT: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-async def _uploaded(route: RestRoute, service: RestService, request: Request) -> Response:
-    with place_for_upload() as place:
+async def _uploaded(route: RestRoute, service: RestService, places: UploadPlaces, request: Request) -> Response:
+    with places.take() as place:
         upload = await receive(request, place, service.most_upload_bytes)
         return await _handled(route, _asked(service, request, upload=upload))
 

@@ -5,7 +5,7 @@ import json
 import secrets
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,10 @@ from urllib.parse import quote, urlencode, urlsplit
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.common.logs import get_logger
 from headrace.server.models.cluster import LOG_POSITION
+
+logger = get_logger(__name__)
 
 _SECONDS: Final = 10.0
 """The time limit of a request: no answer waits for a job."""
@@ -135,11 +138,14 @@ class RestClient:
     def _exchange(
         self, method: str, target: str, body: bytes | None, kind: str
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
-        headers = {"Content-Type": kind} if body is not None else {}
+        headers = {} if body is None else {"Content-Type": kind, "Content-Length": str(len(body))}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         connection = self._connection()
         try:
-            connection.request(method, target, body, headers)
+            try:
+                connection.request(method, target, body and _blocks(body), headers)
+            except BrokenPipeError:
+                logger.debug("%s has hung up on a request, perhaps behind an answer", self.address)
             answer = connection.getresponse()
             return answer.status, answer.read(), answer.headers
         except (OSError, http.client.HTTPException) as error:
@@ -206,6 +212,15 @@ class RestClient:
             errors = document.get("errors") if isinstance(document, dict) else None
             raise RestClientError(f"{self.address}: {'; '.join(map(str, errors or [f'status {status}']))}")
         return document
+
+
+def _blocks(body: bytes) -> Iterator[memoryview]:
+    """A body in parts, of which each may take the time of a request: over a slow link all of it would take too long."""
+    view = memoryview(body)
+    return (view[start : start + _BLOCK_BYTES] for start in range(0, len(body), _BLOCK_BYTES))
+
+
+_BLOCK_BYTES: Final = 1 << 16
 
 
 def _first_line(failure: Mapping[str, str]) -> str:

@@ -6,14 +6,11 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MOST_CONNECTIONS: Final = 256
-"""The largest number of clients at the same time; the connections of others are closed."""
-
 _HEAD_SECONDS: Final = 10.0
 """The time limit for the arrival of the head of a request, the first one or the next."""
 
 _ANSWER_SECONDS: Final = 30.0
-"""The time limit from there until the answer has left."""
+"""The time limit from there until the answer has left, and between two parts of a body: who reads that bounds it."""
 
 _MOST_HEAD_BYTES: Final = 16_384
 """The size of the head of a request with what follows its last chunk; and of what has arrived and is nothing yet."""
@@ -48,10 +45,7 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self._restart(_HEAD_SECONDS)
+        self._restart(_HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -90,6 +84,8 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
     def on_body(self, body: bytes) -> None:
         self._unread = 0
         super().on_body(body)
+        if not (self.pipeline or self.cycle.response_complete):
+            self._restart(_ANSWER_SECONDS)
 
     def on_message_complete(self) -> None:
         self._unread = 0

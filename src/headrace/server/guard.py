@@ -1,7 +1,6 @@
 """Who is let in: nobody without the token where there is one, and no page of another site."""
 
 import base64
-import binascii
 import hmac
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -84,6 +83,6 @@ def _token_of(authorization: str) -> bytes:
     if scheme.lower() == "basic":
         try:
             return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
-        except binascii.Error:
+        except ValueError:  # no base 64, or no ASCII
             return b""
     return b""

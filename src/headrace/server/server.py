@@ -22,6 +22,7 @@ from headrace.server.application import application
 from headrace.server.cluster.dispatcher import Dispatcher
 from headrace.server.connections import BoundedProtocol
 from headrace.server.jobs import JobControl, ServedJob, ServedJobs
+from headrace.server.listening import BACKLOG, BoundedListener, ServerLoop
 from headrace.server.local_servers import note
 from headrace.server.operations import Operations
 from headrace.server.requests import RestService
@@ -33,8 +34,6 @@ _START_SECONDS: Final = 10.0
 
 _PARTING_SECONDS: Final = 10.0
 """The time that a process that ends leaves clients to ask for the outcome of what they have triggered."""
-
-_BACKLOG: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,8 @@ class RestServer:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._server.serve(sockets=[self._socket]))
+            with asyncio.Runner(loop_factory=ServerLoop) as runner:
+                runner.run(self._server.serve(sockets=[self._socket]))
         except Exception:
             logger.exception("the REST API is served no more; the job goes on")
 
@@ -137,7 +137,8 @@ def serve(app: ASGIApp, settings: RestSettings, started: Callable[[str], None]) 
     bound = _bound(settings)
     with bound:
         started(settings.url(bound.getsockname()[1]))
-        uvicorn.Server(_config(app, settings)).run(sockets=[bound])
+        with asyncio.Runner(loop_factory=ServerLoop) as runner:
+            runner.run(uvicorn.Server(_config(app, settings)).serve(sockets=[bound]))
 
 
 def _config(app: ASGIApp, settings: RestSettings) -> uvicorn.Config:
@@ -151,6 +152,7 @@ def _config(app: ASGIApp, settings: RestSettings) -> uvicorn.Config:
         ws="none",
         http=BoundedProtocol,
         loop="asyncio",
+        backlog=BACKLOG,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=1,
     )
@@ -188,11 +190,11 @@ def _bound(settings: RestSettings) -> socket.socket:
 def _listening(host: str, port: int) -> socket.socket:
     found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)  # as clients try it
-    made = socket.socket(family, kind, protocol)
+    made = BoundedListener(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
-        made.listen(_BACKLOG)
+        made.listen(BACKLOG)
     except BaseException:
         made.close()
         raise

@@ -15,8 +15,17 @@ from starlette.requests import ClientDisconnect, Request
 
 from headrace.server.errors import RestError, bad_request
 
-_READ_SECONDS: Final = 300.0
-"""The time limit for the arrival of an upload."""
+_FIRST_SECONDS: Final = 30.0
+"""The time that an upload has in any case."""
+
+_LEAST_RATE: Final = 16_384
+"""So many bytes each second have to arrive on average, beyond that time."""
+
+_MOST_SECONDS: Final = 7_200.0
+"""No upload takes longer, however large it may be."""
+
+MOST_UPLOADS: Final = 8
+"""So many can be on their way at the same time: each may hold a connection for long, and space on the disk."""
 
 _BLOCK_BYTES: Final = 1 << 20
 _MOST_HEADER_BYTES: Final = 16_384
@@ -47,11 +56,29 @@ class Upload:
             yield block
 
 
-@contextmanager
-def place_for_upload() -> Iterator[IO[bytes]]:
-    """A file for the body of a request; it is gone afterwards."""
-    with tempfile.TemporaryFile() as file:
-        yield file
+class UploadPlaces:
+    """Places for uploads, of which there are only so many; used by one thread."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    @contextmanager
+    def take(self) -> Iterator[IO[bytes]]:
+        """A file for the body of a request; it is gone afterwards.
+
+        Raises:
+            RestError: when too many others are on their way.
+        """
+        if self._taken >= MOST_UPLOADS:
+            raise RestError(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_UPLOADS} programs are being uploaded already: ask again later"
+            )
+        self._taken += 1
+        try:
+            with tempfile.TemporaryFile() as file:
+                yield file
+        finally:
+            self._taken -= 1
 
 
 async def receive(request: Request, file: IO[bytes], most: int) -> Upload:
@@ -65,11 +92,12 @@ async def receive(request: Request, file: IO[bytes], most: int) -> Upload:
     Raises:
         RestError: when it is larger, takes too long, or has no file in it.
     """
-    length = 0
+    length, begun = 0, asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(_READ_SECONDS):
+        async with asyncio.timeout(_FIRST_SECONDS) as limit:
             async for chunk in request.stream():
                 length += len(chunk)
+                limit.reschedule(begun + min(_MOST_SECONDS, _FIRST_SECONDS + length / _LEAST_RATE))
                 if length > most:
                     raise RestError(
                         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -77,7 +105,11 @@ async def receive(request: Request, file: IO[bytes], most: int) -> Upload:
                     )
                 file.write(chunk)
     except TimeoutError:
-        raise RestError(HTTPStatus.REQUEST_TIMEOUT, f"the file did not come within {_READ_SECONDS:g} s") from None
+        raise RestError(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"the file comes too slowly: {length} bytes of it have come in "
+            f"{asyncio.get_running_loop().time() - begun:.0f} s; {_LEAST_RATE} bytes a second are the least",
+        ) from None
     except ClientDisconnect:
         raise bad_request("the client went away") from None
     return file_in(file, length, request.headers.get("content-type", ""))
