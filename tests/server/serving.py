@@ -43,7 +43,12 @@ class Served:
         self.port = int(self.server.address.rpartition(":")[2])
 
     def start(
-        self, count: int | None = None, rate: int = 5_000, fails_at: int = -1, **settings: str
+        self,
+        count: int | None = None,
+        rate: int = 5_000,
+        fails_at: int = -1,
+        saying: str = "one too many",
+        **settings: str,
     ) -> tuple[JobClient, str]:
         """Start a job and wait for its first epoch; gives its client and its id."""
         options = {"headrace.runtime": "local", "parallelism.default": "2"} | settings
@@ -51,7 +56,7 @@ class Served:
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         source = DataGeneratorSource(lambda number: number, count, RateLimiterStrategy.per_second(rate), Types.LONG())
         numbers = env.from_source(source, TIMES, "numbers").uid("numbers")
-        sums = numbers.map(_AddOne(fails_at), Types.LONG()).name("one more").uid("more").key_by(_tenth)
+        sums = numbers.map(_AddOne(fails_at, saying), Types.LONG()).name("one more").uid("more").key_by(_tenth)
         sums.reduce(lambda one, other: one + other).name("sum").uid("sum").filter(_never).name("none").print()
         client = env.execute_async("served job")
         self.server.add(client, configuration)
@@ -64,12 +69,13 @@ class Served:
 
 
 class _AddOne(MapFunction):
-    def __init__(self, fails_at: int) -> None:
+    def __init__(self, fails_at: int, saying: str) -> None:
         self._fails_at = fails_at
+        self._saying = saying
 
     def map(self, value: int) -> int:
         if value == self._fails_at:
-            raise ValueError(f"{value} is one too many")
+            raise ValueError(f"{value} is {self._saying}")
         return value + 1
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.common.logs import TextFormatter
 from headrace.server.client import RestClientError
 from headrace.server.routes import ROUTES
 from tests.server.serving import wait_for
@@ -50,6 +53,33 @@ def test_every_path_that_tells_something_answers_with_json_and_without_secrets(s
         "stdout",
         "plan",
     }
+
+
+SAID = (
+    f"unfit for jdbc:postgresql://me:{SECRET}@host/db, for jdbc:sqlserver://host;user=me;password={SECRET}; or "
+    f"{{'sasl.jaas.config': 'PlainLoginModule required password=\"{SECRET}\";'}}"
+)
+
+
+def test_secrets_in_what_functions_raise_are_shown_nowhere(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.handler.setFormatter(TextFormatter())
+    client, job = served.start(fails_at=500, saying=SAID)
+    error = client.get_job_execution_result().exception(timeout=60)
+    assert SECRET not in f"{error} {error!r}"
+    assert "unfit for jdbc:postgresql://******@host/db" in str(error)
+    assert SECRET not in caplog.text
+    for path in ("exceptions", "execution-result", "archive"):
+        told = json.dumps(served.rest.get("jobs", job, path))
+        assert SECRET not in told, path
+        assert "unfit for" in told, path
+    cause = served.rest.get("jobs", job, "execution-result")["job-execution-result"]["failure-cause"]
+    assert SECRET.encode() not in base64.b64decode(cause["serialized-throwable"])
+    with urllib.request.urlopen(f"{served.server.address}/dashboard/jobs/{job}") as answer:
+        page = answer.read().decode()
+    assert SECRET not in page
+    assert "unfit for" in page
+    for failure in client.get_exception_history().result():
+        assert SECRET not in failure.message
 
 
 def test_checkpoints_are_epochs(served: Served) -> None:

@@ -12,6 +12,7 @@ from headrace.common.errors import FailureOrigin
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.json_values import from_checked_bytes, to_checked_bytes
 from headrace.common.logs import get_logger
+from headrace.common.masking import without_secrets
 from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -95,4 +96,5 @@ def _from_bytes(content: bytes) -> JobFailure:
     if document.pop("format") != _FORMAT:
         raise ValueError("it is of another version of headrace")
     origin = document.pop("origin")
+    document["message"] = without_secrets(document["message"])  # which earlier versions kept as it was
     return JobFailure(**document, origin=None if origin is None else FailureOrigin(**origin))

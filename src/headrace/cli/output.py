@@ -16,6 +16,7 @@ from rich.text import Text
 from headrace.client.running import PIPE_CLOSED
 from headrace.common.errors import MISTAKES, ConfigurationError, HeadraceError, OutputClosedError, program_line
 from headrace.common.logs import get_logger, prints_json
+from headrace.common.masking import without_secrets
 
 logger = get_logger(__name__)
 
@@ -117,7 +118,7 @@ def _print_traceback(console: Console, error: BaseException, traceback: str) -> 
     if prints_json():
         logger.error("%s: %s", type(error).__name__, error, extra={"exception": traceback})
     else:
-        _print(console, Text(traceback))
+        _print(console, Text(without_secrets(traceback)))
 
 
 def _print(console: Console, text: Text) -> None:

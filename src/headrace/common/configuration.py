@@ -7,7 +7,6 @@ import binascii
 import contextlib
 import datetime
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.config_options import ConfigOption, boolean, integer, number, parse_list
 from headrace.common.errors import ConfigurationError, expect
 from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
+from headrace.common.masking import MASK, is_sensitive, without_secrets
 from headrace.common.options import (
     DEPRECATED,
     OPENLINEAGE_NAMESPACE,
@@ -81,37 +81,13 @@ def is_secret_key(key: str) -> bool:
     return is_storage_key(key) or is_of_reporter or key.startswith(f"{OPENLINEAGE_NAMESPACE}auth.")
 
 
-_SENSITIVE: Final = (
-    "password",
-    "secret",
-    "fs.azure.account.key",
-    "apikey",
-    "api-key",
-    "auth-params",
-    "service-key",
-    "token",
-    "basic-auth",
-    "jaas.config",
-    "http-headers",
-)
-"""What keys have in them whose values nobody should see, as in Flink."""
-
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*(?=@)")
-
-MASK: Final = "******"
+def _is_masked(key: str) -> bool:
+    return is_secret_key(key) or is_sensitive(key)
 
 
 def masked(values: Mapping[str, str]) -> dict[str, str]:
-    """Keys and values as anybody may see them: without secrets, and without passwords in addresses."""
-    return {
-        key: MASK if is_secret_key(key) or any(part in key.lower() for part in _SENSITIVE) else without_passwords(text)
-        for key, text in values.items()
-    }
-
-
-def without_passwords(text: str) -> str:
-    """A text without the passwords of the addresses in it."""
-    return _CREDENTIALS.sub(MASK, text)
+    """Keys and values as anybody may see them."""
+    return {key: MASK if _is_masked(key) else without_secrets(text) for key, text in values.items()}
 
 
 def is_hadoop_key(name: str) -> bool:
@@ -432,14 +408,15 @@ class Configuration:
 
     def _shown(self) -> dict[str, str]:
         """Return the keys and values of :meth:`to_dict`, without secrets."""
-        return {key: "***" if is_secret_key(key) else text for key, text in self.to_dict().items()}
+        return masked(self.to_dict())
 
 
 def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:
     try:
         return parse(text)
     except ValueError as error:
-        raise ConfigurationError(f"{key} = {text!r}: expected {error}") from None
+        shown = MASK if _is_masked(key) else repr(text)
+        raise ConfigurationError(f"{key} = {shown}: expected {error}") from None
 
 
 def _is_misspelled(key: str) -> bool:
@@ -464,7 +441,8 @@ def _written(key: str, value: object) -> str:
     for kinds, write in _WRITERS:
         if isinstance(value, kinds):
             return write(value)
-    raise ConfigurationError(f"{key} cannot be set to {value!r}: give a string, a number, a boolean or a duration")
+    shown = MASK if _is_masked(key) else repr(value)
+    raise ConfigurationError(f"{key} cannot be set to {shown}: give a string, a number, a boolean or a duration")
 
 
 _WRITERS: tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...] = (

@@ -21,6 +21,7 @@ from types import FunctionType, MethodType, TracebackType
 from typing import Any, Final, ParamSpec, TypeGuard, TypeVar
 
 from headrace.common.call_site import CallSite, caller, is_inside, is_of_program, of_traceback
+from headrace.common.masking import without_secrets
 from headrace.common.notebooks import with_cells
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
@@ -68,6 +69,14 @@ class HeadraceError(Exception):
     """
 
     origin: FailureOrigin | None = None
+
+    def __str__(self) -> str:
+        """The message; secrets in it are masked, since nobody knows who will read it."""
+        return without_secrets(super().__str__())
+
+    def __repr__(self) -> str:
+        """Class and message, likewise."""
+        return f"{type(self).__name__}({str(self)!r})"
 
     def _render_traceback_(self) -> list[str]:
         """Return what notebooks and IPython show: the message and the line of a mistake, unless all is wanted."""

@@ -19,6 +19,7 @@ from typing import Any, Final, ParamSpec, TextIO, TypeVar
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.masking import without_secrets
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,12 +112,21 @@ def with_fields(function: Callable[P, R]) -> Callable[P, R]:
     return partial(copy_context().run, function)
 
 
+class TextFormatter(logging.Formatter):
+    """Makes a record lines of text without secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines."""
+        return without_secrets(super().format(record))
+
+
 class JsonFormatter(logging.Formatter):
     """Makes a record a line of JSON: ``time`` (UTC), ``level``, ``logger``, ``message``, and what it was given beside.
 
     What is logged where a job is at work, by its own functions too, has ``job``, ``job_id`` and ``epoch``; what is
-    unknown is left out. ``exception`` and ``stack`` are texts. What was given under one of these names has ``_`` behind
-    it. It can be named in ``logging.config``: ``{"()": "headrace.common.logs.JsonFormatter"}``.
+    unknown is left out, and secrets are masked. ``exception`` and ``stack`` are texts. What was given under one of
+    these names has ``_`` behind it. It can be named in ``logging.config``:
+    ``{"()": "headrace.common.logs.JsonFormatter"}``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -134,7 +144,7 @@ class JsonFormatter(logging.Formatter):
         given = _current() | {key: value for key, value in vars(record).items() if key not in _STANDARD}
         own = frozenset(document)
         document |= {f"{key}_" if key in own else key: value for key, value in given.items() if value is not None}
-        return _line(document)
+        return _line({key: without_secrets(each) if isinstance(each, str) else each for key, each in document.items()})
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -204,7 +214,7 @@ class LogSettings:
             handler.setFormatter(JsonFormatter())
             logging.captureWarnings(True)
         else:
-            handler.setFormatter(logging.Formatter(_TEXT))
+            handler.setFormatter(TextFormatter(_TEXT))
         root.addHandler(handler)
         root.setLevel(self.level or logging.INFO)
         # It tells every call into Java, and every connection that it closes
@@ -226,11 +236,11 @@ _MOST_RECORDS: Final = 5_000
 
 
 class KeptLog(logging.Handler):
-    """Keeps the last records of a process; text as :mod:`logging` formats it."""
+    """Keeps the last records of a process, as text without secrets."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self.setFormatter(TextFormatter(_TEXT))
         self._lines: deque[str] = deque(maxlen=_MOST_RECORDS)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from headrace.common.masking import without_secrets
+
 _USUAL_SCHEMES: Final = {"s3a": "s3", "abfs": "abfss"}
 
 _WITH_CONTAINERS: Final = ("abfss", "wasbs", "wasb")
@@ -27,6 +29,10 @@ class LineageDataset:
 
     namespace: str
     name: str
+
+    def __post_init__(self) -> None:
+        for field in ("namespace", "name"):
+            object.__setattr__(self, field, without_secrets(getattr(self, field)))
 
     def __str__(self) -> str:
         """Namespace and name."""

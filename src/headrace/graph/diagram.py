@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final, Protocol
 
+from headrace.common.masking import without_secrets
 from headrace.graph.partitioning import KeySelection, Partitioning
 from headrace.graph.stream_graph import Node, StreamGraph
 
@@ -105,8 +106,8 @@ def count_of(number: int, noun: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""A name on one line: what cannot be printed is written as Python would escape it (``\n``)."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    r"""A name on one line, without secrets: what cannot be printed is written as Python would escape it (``\n``)."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in without_secrets(text))
 
 
 def _notes(node: Node) -> tuple[str, ...]:
@@ -259,7 +260,7 @@ def _frames(diagram: Diagram) -> Iterator[str]:
 
 
 def _box(box: Box) -> str:
-    text = "<br/>".join(map(escape, (box.name, *box.all_notes)))
+    text = "<br/>".join(map(escape, map(without_secrets, (box.name, *box.all_notes))))
     return f"op{box.id}{_SHAPES[box.role].format(text)}"
 
 

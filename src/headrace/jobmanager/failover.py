@@ -35,6 +35,7 @@ from headrace.common.errors import (
 )
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.logs import get_logger, with_fields
+from headrace.common.masking import without_secrets
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.jobmanager.events import EpochFailed, FailuresRecorded, JobEvent
 from headrace.time.clock import Clock
@@ -355,7 +356,7 @@ class FailureRecorder:
             time=self._now(),
             epoch=epoch,
             error=type(error).__name__,
-            message=str(error),
+            message=without_secrets(str(error)),
             restarts=restarts,
             restart_in=restart_in,
             origin=origin,

@@ -18,6 +18,7 @@ from typing import Any, Final
 from headrace.checkpoint.manifest import Manifest
 from headrace.common import errors
 from headrace.common.errors import HeadraceError
+from headrace.common.masking import without_secrets
 from headrace.jobmanager.metrics import MetricKey, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import JobPlan
@@ -74,13 +75,13 @@ def snapshot_of_document(document: Mapping[str, Any]) -> JobSnapshot:
 
 def _written(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int):
-        return value
+        return without_secrets(value) if isinstance(value, str) else value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, BaseException):
-        return {"class": type(value).__name__, "message": str(value)}
+        return {"class": type(value).__name__, "message": without_secrets(str(value))}
     if isinstance(value, WatermarkProgress):
         return {
             "reached": _written(value.of_operators()),

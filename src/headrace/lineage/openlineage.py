@@ -16,6 +16,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, JobSupersededError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger, with_fields
+from headrace.common.masking import without_secrets
 from headrace.jobmanager.events import (
     EpochStatistics,
     JobEnd,
@@ -171,7 +172,7 @@ def _run(job: JobSnapshot, error: BaseException | None) -> Run:
     facets: dict[str, Any] = {"processing_engine": engine}
     if error is not None and job.status is JobStatus.FAILED:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
-            message=str(error), programmingLanguage="python", producer=_PRODUCER
+            message=without_secrets(str(error)), programmingLanguage="python", producer=_PRODUCER
         )
     return Run(runId=str(UUID(job.run_id)), facets=facets)
 

@@ -11,6 +11,7 @@ from headrace.common.batch import Batch
 from headrace.common.call_site import CallSite
 from headrace.common.configuration import masked
 from headrace.common.errors import UnsupportedOperationError
+from headrace.common.masking import without_secrets
 from headrace.common.typeinfo import Types
 from headrace.graph import partitioning as known
 from headrace.graph.partitioning import KeySelection, Partitioning, Receivers, Routed, Sending
@@ -78,8 +79,8 @@ def _told(planned: PlannedOperator, stage: Stage) -> dict[str, Any]:
     node = planned.node
     return {
         "id": node.id,
-        "name": node.name,
-        "description": node.description,
+        "name": without_secrets(node.name),
+        "description": node.description and without_secrets(node.description),
         "uid": planned.uid,
         "has_explicit_uid": planned.has_explicit_uid,
         "is_sink": node.is_sink,
@@ -87,7 +88,7 @@ def _told(planned: PlannedOperator, stage: Stage) -> dict[str, Any]:
         "max_parallelism": planned.max_parallelism,
         "state": names_of(planned.state_kinds),
         "call_site": [node.call_site.file, node.call_site.line, node.call_site.function],
-        "notes": list(notes_of(planned, stage)),
+        "notes": list(map(without_secrets, notes_of(planned, stage))),
     }
 
 

@@ -4,6 +4,7 @@ import base64
 from typing import Final
 
 from headrace.common.errors import HeadraceError
+from headrace.common.masking import without_secrets
 from headrace.server.models.operations import FailureCause
 
 _MOST_BYTES: Final = 60_000
@@ -31,7 +32,7 @@ _NULL: Final = b"p"
 def failure_cause(error: BaseException) -> FailureCause:
     """An error as the cause of an operation's failure."""
     kind = type(error).__name__ if isinstance(error, HeadraceError) else type(error).__qualname__
-    trace = f"{kind}: {error}"
+    trace = without_secrets(f"{kind}: {error}")
     return FailureCause(kind, trace, base64.b64encode(_serialized(kind, trace)).decode())
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar, dataclass_transform
 
+from headrace.common.masking import without_secrets
+
 _NAME: Final = "name"
 _OMITS: Final = "omits_none"
 
@@ -42,9 +44,9 @@ def wire_fields(kind: Any) -> tuple[tuple[str, str, bool], ...]:
 
 
 def to_document(value: Any) -> Any:
-    """What JSON has for a value: objects for models and mappings, arrays for sequences."""
+    """What JSON has for a value: objects for models and mappings, arrays for sequences; texts without secrets."""
     if value.__class__ in _PLAIN:
-        return value
+        return without_secrets(value) if value.__class__ is str else value
     if dataclasses.is_dataclass(value):
         return {
             name: to_document(part)

@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Self
 from headrace.common.builder import Builder
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import ConfigurationError, InvalidTypeError, expect, refused
+from headrace.common.masking import MASK, is_sensitive
 from headrace.common.other_names import alike
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
@@ -249,6 +250,7 @@ def _check(name: str, value: str | None) -> None:
     if said == _UNKNOWN.format(name):
         raise refused(f"Kafka's clients have no setting {name!r}{alike(name, PROPOSED)}", ConfigurationError)
     if value is not None and said != _UNKNOWN.format(_NO_SETTING):
+        said = said.replace(value, MASK) if value and is_sensitive(name) else said
         raise refused(f"Kafka's clients refuse {name!r}: {said}", ConfigurationError)
 
 
@@ -329,4 +331,5 @@ def _text(key: str, value: object) -> str:
         return value
     if isinstance(value, int | float):
         return str(value).lower()
-    raise refused(f"set_property takes text for {key!r}, not {value!r}", InvalidTypeError)
+    shown = MASK if is_sensitive(key) else repr(value)
+    raise refused(f"set_property takes text for {key!r}, not {shown}", InvalidTypeError)

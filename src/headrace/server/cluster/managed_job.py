@@ -18,6 +18,7 @@ from headrace.common.errors import HeadraceError, InfrastructureError, JobCancel
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.common.masking import without_secrets
 from headrace.jobmanager.events import JobEnd
 from headrace.jobmanager.failover import NextDelay
 from headrace.jobmanager.settings import restart_strategy
@@ -349,7 +350,7 @@ class ManagedJob(ServedJob):
             self.record.end_attempt(self._attempt, end)
         if end.code != 0 and not end.message:
             log = process.log(LOG).tail(_MOST_TOLD_BYTES)
-            told = "" if log is None else log.text.strip()
+            told = "" if log is None else without_secrets(log.text.strip())
             end = replace(end, message=_how(end.code) + (f"; its log ends:\n{told}" if told else ""))
         self._keep_logs(process)
         process.remove_folder()

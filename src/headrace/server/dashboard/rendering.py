@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 import headrace
 from headrace.common import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.masking import without_secrets
 from headrace.server.dashboard.actions import ACTIONS
 from headrace.server.dashboard.checkpoint_view import CheckpointView
 from headrace.server.dashboard.findings import AHEAD_MILLIS, findings, first_line
@@ -230,10 +231,16 @@ def statuses(job: JobView) -> list[dict[str, Any]]:
     ]
 
 
+def _shown(value: Any) -> Any:
+    """A value as pages show it: texts without secrets; what is markup already consists of such."""
+    return without_secrets(value) if value.__class__ is str else value
+
+
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("headrace.server.dashboard"),
     autoescape=True,
     undefined=StrictUndefined,
+    finalize=_shown,
     trim_blocks=True,
     lstrip_blocks=True,
 )

@@ -8,9 +8,10 @@ from typing import Final
 
 import headrace
 from headrace.common import options
-from headrace.common.configuration import Configuration, masked, without_passwords
+from headrace.common.configuration import Configuration, masked
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.job_execution_result import JobFailure
+from headrace.common.masking import without_secrets
 from headrace.jobmanager.events import EpochStatistics, SavepointStatus
 from headrace.jobmanager.history import HistoryPoint
 from headrace.jobmanager.metrics import MetricKey, SplitProgress
@@ -101,12 +102,12 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobVie
         version=headrace.__version__,
         generation=0 if start is None else start.generation,
         restored_epoch=None if start is None else start.restored_epoch,
-        savepoint="" if start is None else without_passwords(start.savepoint),
-        stopped_with="" if end is None else without_passwords(end.savepoint),
+        savepoint="" if start is None else start.savepoint,
+        stopped_with="" if end is None else end.savepoint,
         end="" if end is None else str(end),
-        error="" if error is None else without_passwords(f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE]),
-        checkpoint_directory=without_passwords(configuration.get(options.CHECKPOINT_DIR) or ""),
-        savepoint_directory=without_passwords(configuration.get(options.SAVEPOINT_DIR) or ""),
+        error="" if error is None else without_secrets(f"{type(error).__name__}: {error}")[:_LONGEST_MESSAGE],
+        checkpoint_directory=configuration.get(options.CHECKPOINT_DIR) or "",
+        savepoint_directory=configuration.get(options.SAVEPOINT_DIR) or "",
         interval=configuration.get(options.CHECKPOINT_INTERVAL) or configuration.get(options.EPOCH_TARGET_DURATION),
         completed=job.completed,
         failed=job.failed,
@@ -121,7 +122,7 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobVie
         running_epoch=None if job.running is None else job.running.epoch,
         running_since=0 if job.running is None else job.running.time,
         held_epoch=None if job.held is None else job.held.epoch,
-        held_for=() if job.held is None else tuple(map(without_passwords, job.held.violations.values())),
+        held_for=() if job.held is None else tuple(job.held.violations.values()),
         retry_in=None if job.failure is None else job.failure.retry_in,
         epochs=tuple(map(epoch_view, job.epochs)),
         operators=() if plan is None else tuple(map(measured.operator, plan.operators())),
@@ -292,9 +293,9 @@ def _savepoint(savepoint: SavepointStatus) -> SavepointView:
     return SavepointView(
         savepoint.number,
         savepoint.epoch,
-        without_passwords(savepoint.directory),
-        without_passwords(savepoint.place),
-        without_passwords(savepoint.error),
+        savepoint.directory,
+        savepoint.place,
+        savepoint.error,
         savepoint.format,
         savepoint.begun,
         savepoint.ended,
@@ -308,7 +309,7 @@ def _failure(failure: JobFailure) -> FailureView:
         failure.time,
         failure.epoch,
         failure.error,
-        without_passwords(failure.message[:_LONGEST_MESSAGE]),
+        failure.message[:_LONGEST_MESSAGE],
         failure.restart_in,
         None if origin is None else origin.operator,
         None if origin is None else origin.uid,
