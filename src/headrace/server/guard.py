@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
-from headrace.server.errors import RestError
+from headrace.server.errors import RestError, bad_request
 from headrace.server.settings import RestSettings, is_loopback
 
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="headrace", charset="UTF-8"'}
@@ -39,7 +39,10 @@ class RequestGuard:
         Raises:
             RestError: when it is not.
         """
-        host = _host_of(f"//{headers.get('host', '')}")
+        hosts = [value for name, value in headers.items() if name.lower() == "host"]
+        if len(hosts) > 1:
+            raise bad_request("a request has one Host")
+        host = _host_of(f"//{hosts[0] if hosts else ''}")
         if self._is_loopback and not (host == self._host or is_loopback(host)):
             raise RestError(
                 HTTPStatus.FORBIDDEN,

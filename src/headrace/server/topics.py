@@ -7,8 +7,9 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from headrace.common.configuration import Configuration, without_passwords
+from headrace.common.configuration import Configuration
 from headrace.common.logs import get_logger
+from headrace.common.masking import without_secrets
 from headrace.connectors.topic_builders import TopicSink, TopicSource
 from headrace.connectors.topic_state import (
     GroupReport,
@@ -68,9 +69,9 @@ class TopicsWatch:
         told = sorted((_topic(each, used, has_rate=has_rates) for each in topics), key=lambda each: not each.is_used)
         return TopicsInfo(
             self._place.kind,
-            without_passwords(self._place.name),
+            without_secrets(self._place.name),
             self._looked_at,
-            without_passwords(error),
+            without_secrets(error),
             told[:_MOST_TOPICS],
             [_group(each) for each in groups[:_MOST_GROUPS]],
         )
@@ -91,7 +92,7 @@ class TopicsWatch:
                 self._monitor = self._place.monitor(self._options)
             state = self._monitor.look()
         except Exception as error:  # whatever it is, the job goes on, and whoever looks is told
-            logger.debug("the topics of %s cannot be looked at", without_passwords(self._place.name), exc_info=True)
+            logger.debug("the topics of %s cannot be looked at", without_secrets(self._place.name), exc_info=True)
             self._error = f"{type(error).__name__}: {error}"
             self._monitor = None
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.common.configuration import Configuration, without_passwords
+from headrace.common.configuration import Configuration
 from headrace.jobmanager.events import EpochStatistics
 from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import PlannedOperator
@@ -80,7 +80,7 @@ def checkpoint_view(job: JobSnapshot, configuration: Configuration, number: str)
     states = (_state(each, epoch, before) for each in planned if each.uid in epoch.task_sizes)
     return CheckpointView(
         epoch=epoch_view(epoch),
-        place=without_passwords(place_of(epoch.epoch, configuration) or ""),
+        place=place_of(epoch.epoch, configuration) or "",
         is_kept=not is_discarded(epoch, job, configuration),
         before=None if before is None else before.epoch,
         after=after,
