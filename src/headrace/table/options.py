@@ -96,6 +96,15 @@ ASYNC_KEY_ORDERED: Final = ConfigOption(
     "table.exec.async-lookup.key-ordered-enabled", boolean, False, "Whether rows of a key have to leave in order."
 )
 
+DISTINCT_SPLIT: Final = ConfigOption(
+    "table.optimizer.distinct-agg.split.enabled",
+    boolean,
+    False,
+    "Whether distinct values are aggregated in two levels, the first of which is in buckets of values.",
+)
+DISTINCT_BUCKETS: Final = ConfigOption(
+    "table.optimizer.distinct-agg.split.bucket-num", integer(1, 2**31 - 1), 1024, "How many buckets those are."
+)
 MULTI_JOIN: Final = ConfigOption(
     "table.optimizer.multi-join.enabled",
     boolean,
@@ -182,6 +191,8 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ASYNC_MODE,
         ASYNC_KEY_ORDERED,
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
+        DISTINCT_SPLIT,
+        DISTINCT_BUCKETS,
         MULTI_JOIN,
         PREDICATE_PUSHDOWN,
         ATOMICITY,
@@ -197,7 +208,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
 IN_EFFECT: Final = frozenset(_OPTIONS)
 """Keys that have an effect."""
 _OPTIMIZER: Final = (
-    "distinct-agg.split.bucket-num distinct-agg.split.enabled dynamic-filtering.enabled "
+    "dynamic-filtering.enabled "
     "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold "
     "multiple-input-enabled non-deterministic-update.strategy "
     "reuse-optimize-block-with-digest-enabled "

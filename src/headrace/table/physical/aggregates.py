@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
@@ -31,6 +31,7 @@ class GroupAggregate(PhysicalNode):
 
     Attributes:
         ttl: the time to live of unused state in milliseconds that a hint says; None for that of the session.
+        level: ``PARTIAL`` or ``FINAL`` where distinct values are aggregated in two levels; empty elsewhere.
     """
 
     name: ClassVar[str] = "GroupAggregate"
@@ -45,6 +46,7 @@ class GroupAggregate(PhysicalNode):
     calls: tuple[AggregateCall, ...]
     names: tuple[str, ...]
     ttl: int | None = None
+    level: str = ""
 
     @cached_property
     def schema(self) -> Schema:
@@ -65,6 +67,8 @@ class GroupAggregate(PhysicalNode):
         names = self.input.schema.names
         if self.group:
             yield "groupBy", names_text([names[index] for index in self.group])
+        if self.level:
+            yield "partialFinalType", self.level
         yield "select", names_text([*self.key_texts, *self.call_texts])
 
     @property
@@ -130,9 +134,12 @@ def _only_grows(node: PhysicalNode, call: AggregateCall) -> bool:
     return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if call.function == "MAX" else ("MIN",))
 
 
+_OF_KEPT_VALUES: Final = frozenset(("COUNT", "SUM", "$SUM0", "SUM0", "AVG"))
+
+
 def _keeps_values(call: AggregateOperation, given: Schema) -> bool:
     """Return whether the distinct values that a call aggregates are kept one by one, in state of their own."""
-    if not call.is_distinct or call.function not in ("COUNT", "SUM", "AVG") or len(call.arguments) != 1:
+    if not call.is_distinct or call.function not in _OF_KEPT_VALUES or len(call.arguments) != 1:
         return False
     return has_places(given[call.arguments[0]].type.arrow_type)
 

@@ -13,12 +13,13 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
 from headrace.table.logical.schema import unique_names
-from headrace.table.options import AGG_PHASES
+from headrace.table.options import AGG_PHASES, DISTINCT_BUCKETS, DISTINCT_SPLIT
 from headrace.table.physical.aggregates import GroupAggregate, operation
 from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.joins import without_times
 from headrace.table.physical.node import PhysicalNode
+from headrace.table.physical.split_aggregates import split_aggregate
 from headrace.table.physical.translation import record_type
 from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
 from headrace.table.physical.window_phases import in_two_phases
@@ -112,8 +113,11 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
     if ordered is not None:
         raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
     source = converted(aggregate.input, context)
-    make: MakeAggregate = partial(_grouped, _ttl(aggregate.hints))
+    ttl = _ttl(aggregate.hints)
+    make: MakeAggregate = partial(_grouped, ttl)
     if not context.is_batch:
+        if context.settings.get(DISTINCT_SPLIT):
+            make = partial(_split_or, make, ttl, context.settings.get(DISTINCT_BUCKETS))
         is_split = context.settings.get(AGG_PHASES) != "ONE_PHASE"
         make = partial(_windowed_or, make, in_two_phases if is_split else in_one_phase)
     for call in aggregate.calls:
@@ -156,6 +160,19 @@ def _windowed_or(
     names: tuple[str, ...],
 ) -> PhysicalNode:
     return window_aggregate(source, group, calls, names, arranged) or otherwise(source, group, calls, names)
+
+
+def _split_or(
+    otherwise: MakeAggregate,
+    ttl: int | None,
+    buckets: int,
+    source: PhysicalNode,
+    group: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    names: tuple[str, ...],
+) -> PhysicalNode:
+    found = split_aggregate(without_times(source), group, calls, buckets=buckets, ttl=ttl)
+    return found or otherwise(source, group, calls, names)
 
 
 def _grouped(

@@ -20,7 +20,7 @@ from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import Join
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import merging_texts, partial_texts
+from headrace.table.physical.phases import Phase, merging_texts, partial_texts, partials
 from headrace.table.physical.translation import GraphBuilder
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE"))
@@ -80,19 +80,27 @@ class LocalGroupAggregate(_Passing):
     name: ClassVar[str] = "LocalGroupAggregate"
     group: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
+    level: str = ""
 
     @property
     def retracts(self) -> bool:
         """Return whether rows may be retracted."""
         return not self.input.mode.is_insert_only
 
+    @property
+    def counted_calls(self) -> tuple[AggregateCall, ...]:
+        """The calls, and a count of rows where they may be retracted."""
+        counts = [call for call in self.calls if call.function == "COUNT" and not call.operands and call.filter is None]
+        return self.calls if counts or not self.retracts else (*self.calls, _COUNT)
+
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
         keys = [names[index] for index in self.group]
         if keys:
             yield "groupBy", names_text(keys)
-        counts = [call for call in self.calls if call.function == "COUNT" and not call.operands and call.filter is None]
-        calls = self.calls if counts or not self.retracts else (*self.calls, _COUNT)
+        if self.level:
+            yield "partialFinalType", self.level
+        calls = self.counted_calls
         growing = growing_calls(self.input, calls)
         yield "select", names_text([*keys, *partial_texts(calls, names, retracts=self.retracts, growing=growing)])
 
@@ -127,6 +135,34 @@ class GlobalGroupAggregate(GroupAggregate):
         texts = merging_texts(self.calls, retracts=self.retracts, growing=growing)
         return [f"{text} AS {name}" for text, name in zip(texts, self.schema.names[len(self.group) :], strict=True)]
 
+    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
+        below = self.local.input
+        if self.level and isinstance(below, GlobalGroupAggregate) and below.level:
+            return _incremental(self, below)
+        return self
+
+
+def _incremental(final: GlobalGroupAggregate, partial: GlobalGroupAggregate) -> PhysicalNode:
+    """Two levels of aggregates as plans show them: the first one gives its accumulators to the second."""
+    keys, names = names_text(final.key_texts), partial.schema.names
+    parts = [each.shown for each in partials(partial.local.counted_calls, retracts=partial.retracts)]
+    growing = growing_calls(partial.local.input, partial.calls)
+    merged = merging_texts(partial.local.counted_calls, retracts=partial.retracts, growing=growing)
+    shown = [f"{text} AS {part}" for text, part in zip(merged, parts, strict=True)]
+    described = (
+        ("partialAggGrouping", names_text([names[place] for place in range(len(partial.group))])),
+        ("finalAggGrouping", keys),
+        ("select", names_text([*final.key_texts, *shown])),
+    )
+    node: PhysicalNode = Phase(partial.input, partial.schema, "IncrementalGroupAggregate", described)
+    suffix = "_RETRACT" if partial.retracts else ""
+    calls = [f"{call.function}{suffix}({part})" for call, part in zip(final.calls, parts, strict=False)]
+    results = [f"{text} AS {name}" for text, name in zip(calls, final.schema.names[len(final.group) :], strict=True)]
+    terms = [("groupBy", keys)] if keys else []
+    terms += [("partialFinalType", final.level), ("select", names_text([*final.key_texts, *results]))]
+    exchange = Exchange(node, final.group)
+    return Phase(exchange, final.schema, final.name, tuple(terms), mode=final.mode)
+
 
 def with_mini_batches(root: PhysicalNode, settings: Configuration) -> PhysicalNode:
     """The plan with mini-batches, if they are enabled.
@@ -156,7 +192,7 @@ def _in_two_phases(node: PhysicalNode) -> PhysicalNode:
         return node
     exchange = node.input
     assert isinstance(exchange, Exchange)
-    local = LocalGroupAggregate(exchange.input, node.group, node.calls)
+    local = LocalGroupAggregate(exchange.input, node.group, node.calls, node.level)
     given = {field.name: getattr(node, field.name) for field in fields(node)}
     return GlobalGroupAggregate(**(given | {"input": Exchange(local, exchange.keys)}))
 

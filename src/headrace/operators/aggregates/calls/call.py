@@ -307,6 +307,7 @@ _FUNCTIONS: Final[Mapping[str, _Make]] = {
 _DISTINCT: Final[Mapping[str, _Make]] = {
     "COUNT": _count_of_distinct,
     "SUM": partial(_of_distinct, multisets.sum_of_distinct),
+    **dict.fromkeys(("$SUM0", "SUM0"), partial(_of_distinct, multisets.sum_of_distinct_or_zero)),
     "AVG": partial(_of_distinct, multisets.average_of_distinct),
     "LISTAGG": _listagg,
     "ARRAY_AGG": _array_agg,

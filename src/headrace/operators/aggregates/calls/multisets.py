@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.arrays import fixed_width, list_lengths, of_fixed_width
-from headrace.operators.aggregates.calls.numbers import average, counted_sum, decimal_limbs, decimals_of
+from headrace.operators.aggregates.calls.numbers import average, counted_sum, decimal_limbs, decimals_of, sum_or_zero
 from headrace.operators.aggregates.exact_sum import round_sums, sum_values
 from headrace.state.runs.grouping import Placed
 
@@ -19,6 +19,11 @@ def count_of_distinct(results: Sequence[pa.Array]) -> pa.Array:
 def sum_of_distinct(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
     """The sum of the distinct values."""
     return counted_sum(type_, _summed(results[0]))
+
+
+def sum_of_distinct_or_zero(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
+    """The same with 0 where there was no value."""
+    return sum_or_zero(type_, _summed(results[0]))
 
 
 def average_of_distinct(type_: pa.DataType, results: Sequence[pa.Array]) -> pa.Array:
