@@ -18,12 +18,12 @@ MINI_BATCH = {
     "table.exec.mini-batch.allow-latency": "1 s",
 }
 QUERIES = (
-    "SELECT k, COUNT(DISTINCT n), SUM(DISTINCT n), AVG(DISTINCT n), COUNT(*), SUM(d), MAX(n), MIN(s), AVG(n) FROM t "
-    "GROUP BY k",
+    """SELECT k, COUNT(DISTINCT n), SUM(DISTINCT n), AVG(DISTINCT n), COUNT(*), SUM(d), MAX(n), MIN(s), AVG(n)
+    FROM t GROUP BY k""",
     "SELECT COUNT(DISTINCT s), COUNT(DISTINCT d), AVG(d), SUM(n) FROM t",
     "SELECT k, s, COUNT(DISTINCT n) FILTER (WHERE n > 3), MAX(d) FILTER (WHERE n < 9) FROM t GROUP BY CUBE (k, s)",
-    "SELECT c, COUNT(DISTINCT n), SUM(m), SUM0(DISTINCT n) FROM (SELECT COUNT(*) AS c, n, MAX(n) AS m FROM t "
-    "GROUP BY k, n) GROUP BY c, n",
+    """SELECT c, COUNT(DISTINCT n), SUM(m), SUM0(DISTINCT n)
+    FROM (SELECT COUNT(*) AS c, n, MAX(n) AS m FROM t GROUP BY k, n) GROUP BY c, n""",
 )
 TYPE = DataTypes.ROW(
     [
