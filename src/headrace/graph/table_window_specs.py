@@ -11,7 +11,7 @@ from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.changelog_specs import ChangelogSpec, codec_of
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema
-from headrace.graph.window_specs import ColumnarWindowSpec
+from headrace.graph.window_specs import ColumnarWindowSpec, layout_over
 from headrace.operators.base import KeyedOperator, Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.rank import RankRange
@@ -102,19 +102,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         return self.windows if isinstance(self.windows, RegularWindows) else None
 
     def new_layout(self, records: InputSchema) -> ColumnarWindowLayout:
-        from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-
-        key = records.key
-        assert key is not None, "the graph takes keyed records only"
-        return ColumnarWindowLayout.of(
-            records.record_type,
-            key.codec,
-            self.aggregates,
-            key.fields,
-            key.names,
-            ("$window_start", "$window_end"),
-            retracts=self.retracts,
-        )
+        return layout_over(records, self.aggregates, ("$window_start", "$window_end"), retracts=self.retracts)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "" if self.retracts else "what a window has taken in is not taken out again"

@@ -117,14 +117,11 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
 
     def new_layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """Do as :meth:`layout` does, whatever is known."""
-        from headrace.operators.window.columnar.layout import ColumnarWindowLayout, check_any
+        from headrace.operators.window.columnar.layout import check_any
 
         check_any(self.aggregates)
-        key = records.key
-        assert key is not None, "the graph takes keyed records only"
-        names = key.names if self.has_key else ()
         window_names = window_serializer(self.definition.assigner.get_window_serializer()).names
-        return ColumnarWindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, names, window_names)
+        return layout_over(records, self.aggregates, window_names, shows_key=self.has_key)
 
     def operator_layout(self, parameters: OperatorParameters) -> ColumnarWindowLayout:
         """The columns of the windows in an operator, whose aggregates know which operator they are in."""
@@ -143,6 +140,33 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
             parameters.side_types,
             is_batch=parameters.task.is_batch,
         )
+
+
+def layout_over(
+    records: InputSchema,
+    aggregates: Sequence[BindableAggregate],
+    window_names: tuple[str, ...] = (),
+    *,
+    retracts: bool = False,
+    shows_key: bool = True,
+) -> ColumnarWindowLayout:
+    """The columns of aggregates over keyed records.
+
+    Args:
+        records: the records.
+        aggregates: the aggregates.
+        window_names: the names of the columns of the window; none for results of no windows.
+        retracts: whether records may take former ones back.
+        shows_key: whether results have the key.
+    """
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+
+    key = records.key
+    assert key is not None, "the graph takes keyed records only"
+    names = key.names if shows_key else ()
+    return ColumnarWindowLayout.of(
+        records.record_type, key.codec, aggregates, key.fields, names, window_names, retracts=retracts
+    )
 
 
 def _columns_follow_from(records: InputSchema) -> tuple[object, ...]:
@@ -186,21 +210,11 @@ class GroupAggregateSpec(OperatorSpec):
             InvalidProgramError: when two columns of the output have the same name, or records may be taken back from an
                 aggregate that cannot do that.
         """
-        from headrace.operators.window.columnar.layout import ColumnarWindowLayout, check_any
+        from headrace.operators.window.columnar.layout import check_any
 
         if not self.allows_none:
             check_any(self.aggregates)
-        key = records.key
-        assert key is not None, "the graph takes keyed records only"
-        return ColumnarWindowLayout.of(
-            records.record_type,
-            key.codec,
-            self.aggregates,
-            key.fields,
-            key.names,
-            (),
-            retracts=self.retracts,
-        )
+        return layout_over(records, self.aggregates, retracts=self.retracts)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "" if self.retracts else _UNDECLARED
