@@ -302,7 +302,6 @@ class ProducerBatch:
         return self.records[field : self._rows * _FIELDS : _FIELDS]
 
     def _details(self) -> list[tuple[int, Details]]:
-        """The details of the rows that have some."""
         details = self._values(3)
         if details.count(None) == len(details):
             return []

@@ -268,7 +268,6 @@ def _key(settings: ClientSettings, partition: TopicPartition) -> Hashable:
 
 
 def _together(fetched: list[Messages]) -> Messages:
-    """Consecutive messages as one."""
     if len(fetched) == 1:
         return fetched[0]
     first = fetched[0]

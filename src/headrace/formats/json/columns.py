@@ -252,8 +252,6 @@ class RecordReader(ColumnReader):
 
 
 class _ListReader(ColumnReader):
-    """Reads lists."""
-
     kind: SequenceTypeInfo
 
     def __init__(self, kind: SequenceTypeInfo) -> None:

@@ -448,7 +448,6 @@ class AggregatorList:
         return AggregatorList(tuple(_for_merging(dict(entry)) for entry in described))
 
     def _split(self, columns: Sequence[pa.Array]) -> list[list[pa.Array]]:
-        """The columns of each aggregator."""
         return [list(columns[start:stop]) for start, stop in self.bounds]
 
     @cached_property

@@ -134,7 +134,6 @@ class RecordAggregator(UserParts):
         return self._values(found)
 
     def _records(self, rows: GroupedRows) -> list[pa.Array]:
-        """The records of each group, one part each."""
         records, arrivals, lengths = rows.column(self.source), rows.arrivals(), rows.groups.segments.counts
         if records.null_count:
             counts = np.asarray(records.is_valid())

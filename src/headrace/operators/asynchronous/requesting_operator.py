@@ -121,7 +121,6 @@ class RequestingOperator(Operator):
         """What makes requests of records."""
 
     def _asked(self, batch: Batch) -> RequestedBatch:
-        """What is asked about a batch."""
         return RequestedBatch(batch)
 
     def _emit(self, answers: RequestedBatch) -> None:

@@ -124,8 +124,6 @@ class LookupIntake:
 
 
 class _KeysRequest(Request):
-    """For some keys."""
-
     __slots__ = ("_found", "_intake", "_key")
 
     def __init__(self, keys: list[Any], intake: LookupIntake) -> None:

@@ -80,7 +80,6 @@ class SourceTable(TableReader):
 
 
 def _pieces(splits: SplitEnumerator, now: int) -> Iterator[Any]:
-    """All that there is to read."""
     for split in splits.discover(now):
         position = splits.initial_position(split)
         while (planned := splits.plan(split, position, _EVERYTHING, now)) is not None:

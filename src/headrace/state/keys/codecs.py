@@ -452,7 +452,6 @@ class KeyEntries(Entries[KeyEntry]):
         return gathered
 
     def _entries_of(self, keys: KeyColumn) -> list[KeyEntry]:
-        """The entries of distinct keys."""
         raws = keys.values.to_pylist()
         if not self._known:
             return self._add(keys, raws)

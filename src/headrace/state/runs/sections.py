@@ -94,7 +94,6 @@ def _distinct(body: pa.Buffer, places: Longs) -> tuple[list[tuple[int, int]], in
 
 
 def _probed(buffer: pa.Buffer) -> bytes:
-    """Some of its bytes."""
     middle, last = buffer.size // 2, max(0, buffer.size - _PROBE)
     return b"".join(bytes(buffer[at : at + _PROBE]) for at in (0, middle, last))
 

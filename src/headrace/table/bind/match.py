@@ -249,7 +249,6 @@ def _walk(pattern: queries.RowPattern) -> Iterator[queries.RowPattern]:
 
 
 def _variables(pattern: queries.RowPattern) -> Iterator[str]:
-    """The variables of a pattern, in its order."""
     return (part.name.text for part in _walk(pattern) if isinstance(part, queries.PatternVariable))
 
 

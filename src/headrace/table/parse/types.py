@@ -295,5 +295,4 @@ _FORMS: Final[dict[str, Callable[[TypeParser, int], TypeSpec]]] = {
 
 
 def _saying(found: TypeSpec, nullable: bool, end: int) -> TypeSpec:
-    """The type with its nullability."""
     return replace(found, nullable=nullable, end=end)

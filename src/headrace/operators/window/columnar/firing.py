@@ -388,7 +388,6 @@ def _rows_at(versions: Contents, windows: Longs, numbers: Longs) -> Longs:
 
 
 def _last_rows(contents: Contents) -> Longs:
-    """The last row of each window."""
     starts = stretches(contents.windows).starts
     return np.append(starts[1:], len(contents))[: len(starts)] - 1
 

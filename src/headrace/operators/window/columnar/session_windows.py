@@ -333,7 +333,6 @@ def _rows(keys: KeyColumn, spans: Spans, columns: list[pa.Array]) -> WindowRows:
 
 
 def _concat(pieces: Sequence[WindowRows]) -> WindowRows:
-    """The rows of all pieces."""
     pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
     return WindowRows(
         KeyColumn.concat([piece.keys for piece in pieces]),

@@ -104,7 +104,6 @@ class OrderedWindowOperator(FunctionWindowOperator):
         self._contents = self._ordered_contents(context, self._intervals)
 
     def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
-        """What windows hold."""
         check_has_tables_of(context, STORE)
         fold = fold_of(self._user_functions, self._input_type)
         if fold is not None:
