@@ -33,6 +33,7 @@ from headrace.windowing.windows import window_serializer
 if TYPE_CHECKING:
     from headrace.operators.mini_batch import MiniBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.general.window_operator import CalledWindows
 
 
 _UNDECLARED: Final = (
@@ -288,13 +289,19 @@ class RowWindowSpec(TriggeredWindowSpec):
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.window.general.ordered_operator import window_operator
 
-        return window_operator(
+        return window_operator(self.called_windows(parameters))
+
+    def called_windows(self, parameters: OperatorParameters) -> CalledWindows:
+        """The windows, and the functions that are called over them, for the operator of a subtask."""
+        from headrace.operators.window.general.window_operator import CalledWindows
+
+        return CalledWindows(
             self.definition,
             self.user_functions,
             self.element_type(parameters.inputs),
             self.result_type,
             parameters.side_types,
-            is_batch=parameters.task.is_batch,
+            parameters.task.is_batch,
         )
 
 
@@ -485,18 +492,11 @@ class CoGroupSpec(RowWindowSpec):
         from headrace.operators.join.results import ColumnResults
         from headrace.operators.join.window_join import CoGroupOperator, ColumnarWindowJoin, OrderedCoGroupOperator
 
-        element_type = self.element_type(parameters.inputs)
         if not self.columns:
             kind = CoGroupOperator if self.definition.fixed_windows is None else OrderedCoGroupOperator
-            return kind(
-                self.definition,
-                self.user_functions,
-                element_type,
-                self.result_type,
-                parameters.side_types,
-                is_batch=parameters.task.is_batch,
-            )
+            return kind(self.called_windows(parameters))
         results = ColumnResults(self.columns, parameters.input_types, self.result_type)
+        element_type = self.element_type(parameters.inputs)
         return ColumnarWindowJoin(self.definition, element_type, self.result_type, self.outer, results)
 
 

@@ -19,7 +19,7 @@ from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator, columnar_window
 from headrace.operators.window.general.ordered_operator import window_operator
-from headrace.operators.window.general.window_operator import FunctionWindowOperator
+from headrace.operators.window.general.window_operator import CalledWindows, FunctionWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
 from headrace.windowing.assigners import SlidingEventTimeWindows
@@ -105,7 +105,7 @@ def by_row(windows: AlignedWindows, lateness: int, tag: str | None, **functions:
     late_tag = None if tag is None else OutputTag(tag)
     definition = WindowDefinition(assigner_of(windows), EventTimeTrigger(), None, lateness, late_tag)
     called = WindowFunctions(window_function=Describe(), **functions)
-    return window_operator(definition, called, INPUT, RESULT, {"late": INPUT})
+    return window_operator(CalledWindows(definition, called, INPUT, RESULT, {"late": INPUT}))
 
 
 def row_apply(windows: AlignedWindows, lateness: int, tag: str | None) -> FunctionWindowOperator:

@@ -14,7 +14,7 @@ from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator, columnar_window
 from headrace.operators.window.general.ordered_operator import window_operator
-from headrace.operators.window.general.window_operator import FunctionWindowOperator
+from headrace.operators.window.general.window_operator import CalledWindows, FunctionWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
@@ -44,7 +44,7 @@ def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -
     late_tag = None if tag is None else OutputTag(tag)
     definition = WindowDefinition(assigner, EventTimeTrigger(), None, lateness, late_tag)
     functions = WindowFunctions(window_function=CountElements())
-    return window_operator(definition, functions, TYPE, LAYOUT.output_type, {})
+    return window_operator(CalledWindows(definition, functions, TYPE, LAYOUT.output_type, {}))
 
 
 @pytest.fixture(params=[columnar, by_row])

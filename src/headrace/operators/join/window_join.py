@@ -23,7 +23,7 @@ from headrace.operators.window.general.ordered_contents import (
     keys_of_window,
 )
 from headrace.operators.window.general.ordered_operator import DueWindow, OrderedWindowOperator
-from headrace.operators.window.general.window_operator import FunctionWindowOperator, WindowOperator
+from headrace.operators.window.general.window_operator import CalledWindows, FunctionWindowOperator, WindowOperator
 from headrace.operators.window.stored_windows import LEFT_STORE, RIGHT_STORE, check_has_tables_of
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups
@@ -184,7 +184,7 @@ class ColumnarWindowJoin(OrderedCoGroupOperator):
         outer: Outer,
         results: JoinResults,
     ) -> None:
-        super().__init__(definition, WindowFunctions(), input_type, output_type, {})
+        super().__init__(CalledWindows(definition, WindowFunctions(), input_type, output_type, {}))
         self._outer = outer
         self._results = results
 

@@ -18,7 +18,7 @@ from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.version_log import LoggedWindow, VersionLog
 from headrace.operators.window.general.contents import EmittedResults, KeyedContents, RecordedResults
-from headrace.operators.window.general.window_operator import WindowOperator
+from headrace.operators.window.general.window_operator import CalledWindows, WindowOperator
 from headrace.operators.window.stored_windows import CONTENTS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.evolution import RenamedFields
@@ -325,8 +325,8 @@ class AggregatingWindowOperator(WindowOperator):
         definition: the windows.
         input_type: the type of the elements.
         columns: the aggregates and the columns.
-        side_types: as of :class:`.WindowOperator`.
-        is_batch: as of :class:`.WindowOperator`.
+        side_types: as of :class:`.CalledWindows`.
+        is_batch: likewise.
     """
 
     def __init__(
@@ -338,7 +338,9 @@ class AggregatingWindowOperator(WindowOperator):
         *,
         is_batch: bool = False,
     ) -> None:
-        super().__init__(definition, WindowFunctions(), input_type, columns.output_type, side_types, is_batch=is_batch)
+        super().__init__(
+            CalledWindows(definition, WindowFunctions(), input_type, columns.output_type, side_types, is_batch)
+        )
         self._columns = columns
 
     def restore_state(self, context: OperatorContext) -> None:

@@ -7,7 +7,7 @@ and late elements, about which the trigger is asked.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError
-from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
@@ -29,11 +28,11 @@ from headrace.operators.window.general.ordered_contents import (
     held_in_order,
 )
 from headrace.operators.window.general.window_functions import fold_of
-from headrace.operators.window.general.window_operator import FunctionWindowOperator, WindowOperator
+from headrace.operators.window.general.window_operator import CalledWindows, FunctionWindowOperator, WindowOperator
 from headrace.operators.window.lateness import LateRecords, cleanup_times
 from headrace.operators.window.stored_windows import STORE, StoredWindow, check_has_tables_of
 from headrace.state.keys.codecs import NO_KEY, KeyEntry
-from headrace.windowing.definition import ChangedWindows, WindowDefinition, WindowFunctions
+from headrace.windowing.definition import ChangedWindows
 from headrace.windowing.intervals import Assignment, EndSerializer, RegularWindows
 from headrace.windowing.trigger import Firing
 
@@ -58,31 +57,17 @@ class OrderedWindowOperator(FunctionWindowOperator):
     """Functions of the user over windows of event time that fire at their ends alone.
 
     Args:
-        definition: the windows.
-        functions: the functions.
-        input_type: the type of the elements.
-        output_type: the type of what is emitted.
-        side_types: the types of the side outputs that are read, by tag id.
-        is_batch: of no importance, since nothing fires by the clock.
+        windows: the windows, and what is called over them; nothing of it is called by the clock.
     """
 
     _contents: OrderedContents
 
-    def __init__(
-        self,
-        definition: WindowDefinition,
-        functions: WindowFunctions,
-        input_type: TypeInformation,
-        output_type: TypeInformation,
-        side_types: Mapping[str, TypeInformation],
-        *,
-        is_batch: bool = False,
-    ) -> None:
-        super().__init__(definition, functions, input_type, output_type, side_types, is_batch=is_batch)
-        windows, self._lateness = definition.fixed_windows, definition.allowed_lateness
-        assert windows is not None, "all others have the general operator"
-        self._intervals: RegularWindows = windows
-        self._windows = EndSerializer(windows)
+    def __init__(self, windows: CalledWindows) -> None:
+        super().__init__(windows)
+        intervals, self._lateness = windows.definition.fixed_windows, windows.definition.allowed_lateness
+        assert intervals is not None, "all others have the general operator"
+        self._intervals: RegularWindows = intervals
+        self._windows = EndSerializer(intervals)
         self._due: deque[DueWindow] = deque()
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -251,15 +236,7 @@ class OrderedWindowOperator(FunctionWindowOperator):
             self._keyed.current = NO_KEY
 
 
-def window_operator(
-    definition: WindowDefinition,
-    functions: WindowFunctions,
-    input_type: TypeInformation,
-    output_type: TypeInformation,
-    side_types: Mapping[str, TypeInformation],
-    *,
-    is_batch: bool = False,
-) -> FunctionWindowOperator:
+def window_operator(windows: CalledWindows) -> FunctionWindowOperator:
     """The operator for functions of the user over windows."""
-    kind = WindowOperator if definition.fixed_windows is None else OrderedWindowOperator
-    return kind(definition, functions, input_type, output_type, side_types, is_batch=is_batch)
+    kind = WindowOperator if windows.definition.fixed_windows is None else OrderedWindowOperator
+    return kind(windows)

@@ -10,6 +10,7 @@ keep their contents under the first of them, so that what they hold need not be 
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, cast
@@ -59,10 +60,11 @@ from headrace.windowing.trigger import Firing, TriggerResult
 from headrace.windowing.windows import Window, WindowSerializer, window_serializer
 
 
-class FunctionWindowOperator(KeyedOperator, FunctionOperator):
-    """The root of operators that call functions of the user over windows.
+@dataclass(frozen=True, slots=True)
+class CalledWindows:
+    """Windows, and the functions of the user that an operator calls over them.
 
-    Args:
+    Attributes:
         definition: the windows.
         functions: the functions.
         input_type: the type of the elements.
@@ -71,29 +73,36 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
+    definition: WindowDefinition
+    functions: WindowFunctions
+    input_type: TypeInformation
+    output_type: TypeInformation
+    side_types: Mapping[str, TypeInformation]
+    is_batch: bool = False
+
+
+class FunctionWindowOperator(KeyedOperator, FunctionOperator):
+    """The root of operators that call functions of the user over windows.
+
+    Args:
+        windows: the windows, and what is called over them.
+    """
+
     _windows: WindowSerializer
 
-    def __init__(
-        self,
-        definition: WindowDefinition,
-        functions: WindowFunctions,
-        input_type: TypeInformation,
-        output_type: TypeInformation,
-        side_types: Mapping[str, TypeInformation],
-        *,
-        is_batch: bool = False,
-    ) -> None:
+    def __init__(self, windows: CalledWindows) -> None:
+        functions = windows.functions
         super().__init__(*functions.objects)
-        self._definition, self._user_functions = definition, functions
-        self._input_type, self._output_type = input_type, output_type
-        self._is_batch = is_batch
-        assigner = self._assigner = definition.assigner
+        self._definition, self._user_functions = windows.definition, functions
+        self._input_type, self._output_type = windows.input_type, windows.output_type
+        self._is_batch = windows.is_batch
+        assigner = self._assigner = windows.definition.assigner
         self._is_event_time = assigner.is_event_time()
         self._is_merging = isinstance(assigner, MergingWindowAssigner)
         self._reach = assigner.reach if isinstance(assigner, EventTimeAssigner) else 0
         self._call = WindowCall(functions.window_function, functions.aggregate_function)
         self.maker = self._call.maker
-        self._collector = RowCollector(output_type, side_types)
+        self._collector = RowCollector(windows.output_type, windows.side_types)
         self._time = OperatorTime()
 
     def window_of(self, namespace: GivenNamespace) -> Any:
@@ -141,25 +150,11 @@ class WindowOperator(FunctionWindowOperator):
     """Functions of the user over windows of any assigner, trigger and evictor: Flink's rules, element by element.
 
     Args:
-        definition: the windows.
-        functions: the functions.
-        input_type: the type of the elements.
-        output_type: the type of what is emitted.
-        side_types: the types of the side outputs that are read, by tag id.
-        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
+        windows: the windows, and what is called over them.
     """
 
-    def __init__(
-        self,
-        definition: WindowDefinition,
-        functions: WindowFunctions,
-        input_type: TypeInformation,
-        output_type: TypeInformation,
-        side_types: Mapping[str, TypeInformation],
-        *,
-        is_batch: bool = False,
-    ) -> None:
-        super().__init__(definition, functions, input_type, output_type, side_types, is_batch=is_batch)
+    def __init__(self, windows: CalledWindows) -> None:
+        super().__init__(windows)
         self._windows = window_serializer(self._assigner.get_window_serializer())
         self._merging: MergingWindows | None = None
         self._may_have_former = False
