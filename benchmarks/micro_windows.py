@@ -23,6 +23,7 @@ from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.operators.window.general.ordered_operator import window_operator
+from headrace.operators.window.general.window_operator import CalledWindows
 from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
@@ -180,7 +181,7 @@ def rows_one_by_one(case: Case) -> None:
     def epoch() -> None:
         minutes = WindowDefinition(TumblingEventTimeWindows.of(60_000), EventTimeTrigger.create())
         functions = WindowFunctions(reduce_function=lambda a, b: b)
-        operator = case.opened(window_operator(minutes, functions, case.type, case.type, {}))
+        operator = case.opened(window_operator(CalledWindows(minutes, functions, case.type, case.type, {})))
         operator.begin_epoch(EpochScope(0, 0))
         operator.process(0, given)
         operator.advance_watermark(10**6)

@@ -17,6 +17,7 @@ from headrace.common.typeinfo import Types
 from headrace.common.types import Row
 from headrace.datastream import AggregateFunction, ProcessWindowFunction
 from headrace.operators.window.general.ordered_operator import window_operator
+from headrace.operators.window.general.window_operator import CalledWindows
 from headrace.state.keys.hashing import hash_array
 from headrace.windowing.definition import WindowFunctions
 from tests.draws import draws
@@ -76,7 +77,7 @@ def reduced(values: list[int]) -> list[Any]:
 
 def driver(given: Windows, shown: Show, **functions: Any) -> Driver:
     called = WindowFunctions(window_function=shown, **functions)
-    make = partial(window_operator, given.definition("late"), called, ELEMENT, ANY, {"late": ELEMENT})
+    make = partial(window_operator, CalledWindows(given.definition("late"), called, ELEMENT, ANY, {"late": ELEMENT}))
     return Driver(make, type=ELEMENT)
 
 

@@ -29,6 +29,7 @@ from headrace.datastream.window import (
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.general.ordered_operator import window_operator
+from headrace.operators.window.general.window_operator import CalledWindows
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
 from headrace.windowing.definition import WindowFunctions
@@ -58,7 +59,9 @@ def mode_of(takes_back: bool) -> AccumulationMode:
 def by_function(given: Windows, *, takes_back: bool) -> Driver:
     functions = WindowFunctions(window_function=OddAndEven())
     definition = given.definition(mode=mode_of(takes_back))
-    return Driver(partial(window_operator, definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT)
+    return Driver(
+        partial(window_operator, CalledWindows(definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT)
+    )
 
 
 def by_aggregates(given: Windows, *, takes_back: bool) -> Driver:
@@ -229,7 +232,7 @@ def test_a_result_that_is_a_change_itself_is_told_of_the_function() -> None:
         mode=RETRACTING
     )
     functions = WindowFunctions(window_function=Deletes())
-    run = Driver(partial(window_operator, definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT)
+    run = Driver(partial(window_operator, CalledWindows(definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT))
     with pytest.raises(
         UserFunctionError, match=r"the result: got .* expected an INSERT row(.|\n)*test_former_results.py"
     ):

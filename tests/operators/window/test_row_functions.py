@@ -22,6 +22,7 @@ from headrace.datastream.functions import ProcessWindowFunction
 from headrace.operators.window.general import ordered_contents
 from headrace.operators.window.general.ordered_operator import window_operator
 from headrace.operators.window.general.window_functions import WindowCall
+from headrace.operators.window.general.window_operator import CalledWindows
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
@@ -47,7 +48,9 @@ def driver(
     windows = {name: parts.pop(name) for name in ("assigner", "trigger", "allowed_lateness") if name in parts}
     definition = WindowDefinition(**{"assigner": TENS, "trigger": EventTimeTrigger(), **windows})
     assert definition.fixed_windows is not None
-    make = partial(window_operator, definition, WindowFunctions(**parts), input_type, output_type, side_types)
+    make = partial(
+        window_operator, CalledWindows(definition, WindowFunctions(**parts), input_type, output_type, side_types)
+    )
     return Driver(make, type=input_type, codec=codec, fresh=fresh)
 
 

@@ -34,8 +34,8 @@ from headrace.state.keys.typed import look_alike
 from headrace.state.runs.grouping import RowGroups, Segments
 
 
-class _Counts(Aggregator):
-    """A number of records, which is never null."""
+class IntegerTotal(Aggregator):
+    """An integer that is added up modulo 2**64, which is never null: a number of records, say."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class _Counts(Aggregator):
 
 
 @dataclass(frozen=True, slots=True)
-class CountRows(_Counts):
+class CountRows(IntegerTotal):
     """The number of records."""
 
     stored_name: ClassVar[str] = "CountRows"
@@ -72,7 +72,7 @@ class CountRows(_Counts):
 
 
 @dataclass(frozen=True, slots=True)
-class CountValues(_Counts, ColumnAggregator):
+class CountValues(IntegerTotal, ColumnAggregator):
     """The number of values that are not null."""
 
     stored_name: ClassVar[str] = "CountValues"

@@ -136,9 +136,9 @@ def _outer_joined(join: Join) -> Relation:
         values.append((side, sides[side].value(_of_side(each, join.correlation, width * side), is_filter=False)))
     left, right = (side.relation for side in sides)
     places = {index: index + (len(left.schema) - width) * (index >= width) for index in range(count)}
-    conditions = [_moved(each, places) for each in parts if not _has_subquery(each)]
+    conditions = [moved(each, places) for each in parts if not _has_subquery(each)]
     of_right = {index: index + len(left.schema) for index in range(len(right.schema))}
-    conditions += [_moved(value, of_right) if side else value for side, value in values]
+    conditions += [moved(value, of_right) if side else value for side, value in values]
     made = replace(join, left=left, right=right, condition=condition_of(conditions), correlation=None)
     return Project(made, tuple(made.column(places[index]) for index in range(count)), join.schema.names)
 
@@ -333,7 +333,7 @@ class _Rewriting:
         distinct = _aggregated(Project(source, tuple(map(source.column, keys)), names), group, [], names)
         marked = Project(distinct, (*map(distinct.column, group), true), (*names, f"$f{len(keys)}"))
         places = {key: place for place, key in enumerate(keys)}
-        conditions = tuple(_outer_first(_moved(each, places)) for each in found.conditions)
+        conditions = tuple(_outer_first(moved(each, places)) for each in found.conditions)
         first = self._join(Decorrelated(marked, conditions), JoinKind.LEFT)
         return call("IS NOT NULL", self.relation_column(first + len(keys)))
 
@@ -466,12 +466,6 @@ def _shifted(relation: Relation, index: int, width: int) -> Scalar:
 
 def _refs(scalar: Scalar) -> list[int]:
     return [node.index for node in scalar.walk() if isinstance(node, InputRef)]
-
-
-def _moved(scalar: Scalar, places: dict[int, int]) -> Scalar:
-    return scalar.transform(
-        lambda node: replace(node, index=places[node.index]) if isinstance(node, InputRef) else node
-    )
 
 
 def _has_one_row(relation: Relation) -> bool:

@@ -19,6 +19,7 @@ from headrace.operators.aggregates.aggregator import (
     filled,
     running_sums,
 )
+from headrace.operators.aggregates.simple import IntegerTotal
 from headrace.state.runs.grouping import RowGroups, Segments
 
 _LIMBS: Final = 4
@@ -29,11 +30,10 @@ _LIMIT: Final = divmod(10**38, 1 << 64)
 
 
 @dataclass(frozen=True, slots=True)
-class WrappingSum(ColumnAggregator):
+class WrappingSum(IntegerTotal, ColumnAggregator):
     """The sum of integers modulo 2**64; 0 for no values, which a separate count tells from a sum of 0."""
 
     stored_name: ClassVar[str] = "WrappingSum"
-    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
@@ -41,24 +41,6 @@ class WrappingSum(ColumnAggregator):
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return [pa.array(rows.segments.reduce(np.add, filled(rows.column(self.column), np.int64)[0]))]
-
-    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
-
-    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
-        return [pa.array(fixed_width(older[0]) + fixed_width(newer[0]))]
-
-    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        return [pa.array(running_sums(fixed_width(columns[0]), segments))]  # differences modulo 2**64 are exact too
-
-    def of_ranges(self, columns: list[pa.Array], low: Longs, high: Longs) -> list[pa.Array]:
-        return differences(self, columns, low, high)
-
-    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
-        return [pa.array(-fixed_width(columns[0]))]
-
-    def is_reversible(self, columns: list[pa.Array]) -> bool:
-        return True
 
 
 @dataclass(frozen=True, slots=True)
