@@ -60,7 +60,7 @@ def by_function(given: Windows, *, takes_back: bool) -> Driver:
     functions = WindowFunctions(window_function=OddAndEven())
     definition = given.definition(mode=mode_of(takes_back))
     return Driver(
-        partial(window_operator, CalledWindows(definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT)
+        partial(window_operator, CalledWindows(definition, functions, ELEMENT, ODD_OR_EVEN, {})), type=ELEMENT
     )
 
 
@@ -232,7 +232,7 @@ def test_a_result_that_is_a_change_itself_is_told_of_the_function() -> None:
         mode=RETRACTING
     )
     functions = WindowFunctions(window_function=Deletes())
-    run = Driver(partial(window_operator, CalledWindows(definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT))
+    run = Driver(partial(window_operator, CalledWindows(definition, functions, ELEMENT, ODD_OR_EVEN, {})), type=ELEMENT)
     with pytest.raises(
         UserFunctionError, match=r"the result: got .* expected an INSERT row(.|\n)*test_former_results.py"
     ):
