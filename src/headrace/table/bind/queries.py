@@ -218,7 +218,10 @@ class QueryBinder:
         if isinstance(body, sql.SelectQuery):
             selected = self.select(body, parent, node.order_by)
         else:
-            selected = self._ordered_columns(self.query(body, parent), node.order_by)
+            given = self.query(body, parent)
+            selected = self._ordered_columns(
+                _identity(given) if isinstance(body, sql.SetOperation) else given, node.order_by
+            )
         if not selected.keys and limit is None and not offset:
             return selected.relation
         relation: Relation = Sort(selected.relation, selected.keys, offset, limit)
@@ -248,7 +251,7 @@ class QueryBinder:
                 index = len(schema) + len(extra) - 1
             keys.append(_sort_key(item, index if index is not None else getattr(scalar, "index", 0)))
         if extra:
-            names = unique_names((*schema.names, *("EXPR$0" for _ in extra)))
+            names = unique_names((*schema.names, *(f"EXPR${len(schema) + at}" for at in range(len(extra)))))
             relation = Project(relation, (*map(relation.column, range(len(schema))), *extra), names)
         return Selected(relation, len(schema), tuple(keys))
 
@@ -286,7 +289,10 @@ class _SelectBinder:
             relation = self.groups.relation(relation, names, hints)
         if having is not None:
             relation = filtered(relation, having, self.scope.correlation)
-        extra_names = (relation.schema.names[each.index] if isinstance(each, InputRef) else "EXPR$0" for each in extra)
+        extra_names = (
+            relation.schema.names[each.index] if isinstance(each, InputRef) else f"EXPR${at}"
+            for at, each in enumerate(extra, len(items))
+        )
         names_of = unique_names([*(name for _, name in items), *extra_names])
         expressions = (*(scalar for scalar, _ in items), *extra)
         relation = self._qualified(relation, qualify, expressions, names_of, hints)
@@ -369,7 +375,7 @@ class _SelectBinder:
 
     def _items(self) -> Iterator[tuple[Scalar, str]]:
         names: list[str] = []
-        for at, item in enumerate(self.node.items):
+        for item in self.node.items:
             if isinstance(item.expression, sqle.Star):
                 for scalar, name in self._star(item.expression):
                     names = list(unique_names([*names, name]))
@@ -378,7 +384,7 @@ class _SelectBinder:
             scalar = self.binder.bind(item.expression)
             refuse_null(self.context, item.expression, scalar)
             _refuse_digits(self.context, item.expression, scalar)
-            names.append(item.alias.text if item.alias is not None else _implicit_name(item.expression, at))
+            names.append(item.alias.text if item.alias is not None else _implicit_name(item.expression, len(names)))
             yield scalar, names[-1]
 
     def _star(self, node: sqle.Star) -> Iterator[tuple[Scalar, str]]:

@@ -199,6 +199,15 @@ class _InsertBinder:
                 expressions.append(Literal(None, type=column.type.as_nullable()))
         if _is_unchanged(expressions, schema):
             return relation
+        if any(isinstance(each, Cast) for each in expressions):
+            expressions = [
+                replace(each, type=each.type.as_nullable())
+                if isinstance(each, Cast)
+                else Cast(each, type=each.type.as_nullable())
+                if isinstance(each, InputRef) and not each.type.nullable
+                else each
+                for each in expressions
+            ]
         return Project(relation, tuple(expressions), tuple(column.name for column in columns))
 
     def _fits(self, schema: Schema, columns: list[Column], wanted: list[str], path: ObjectPath) -> bool:

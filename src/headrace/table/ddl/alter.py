@@ -274,9 +274,11 @@ class _Alteration:
         binder.table = replace(binder.table, columns=tuple(modified))
 
     def with_role(self, node: sql.ColumnDefinition | None, column: Column) -> Column:
-        """The modified column as the part of the primary key, and as the row time, that it was before."""
+        """The modified column as part of the primary key, row time and with the comment, which it had before."""
         if node is None:
             return column
+        if column.comment is None:
+            column = replace(column, comment=self.existing(node.name).comment)
         key, watermark = self.table.primary_key, self.table.watermark
         if key is not None and column.name in key.columns:
             if column.kind is not ColumnKind.PHYSICAL:

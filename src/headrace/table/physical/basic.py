@@ -31,6 +31,7 @@ from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms,
 from headrace.table.physical.scalar_text import binary, calcite_text, literal_text, record_type_text
 from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, record_type
+from headrace.table.rules.known_columns import known_value
 from headrace.table.rules.searches import constants_of
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import BoundedOutOfOrderness, ColumnarWatermarkGenerator, ExpressionWatermarks
@@ -223,10 +224,7 @@ def _with_constant(scalar: Scalar, constants: Mapping[int, Literal]) -> Scalar:
     """A column as the constant that a condition compares it with."""
     if not isinstance(scalar, InputRef) or scalar.index not in constants:
         return scalar
-    literal = constants[scalar.index]
-    if isinstance(literal.value, str):
-        literal = replace(literal, type=scalar.type.not_null())
-    return literal if literal.type == scalar.type else Cast(literal, type=scalar.type)
+    return known_value(scalar, constants[scalar.index])
 
 
 _MATERIALIZED: Final = frozenset(("PROCTIME_MATERIALIZE",))

@@ -39,8 +39,10 @@ _LONGEST: Final = {TypeRoot.TINYINT: 4, TypeRoot.SMALLINT: 6, TypeRoot.INTEGER: 
 
 
 def _keeps_apart(cast: Cast) -> bool:
-    """Return whether a cast of an integer or a text gives a text in which nothing of it is lost."""
+    """Return whether a cast changes no value, or gives a text in which nothing of an integer or a text is lost."""
     source, target = cast.operand.type, cast.type
+    if source.as_nullable() == target.as_nullable():
+        return True
     if not isinstance(source, AtomicType) or not isinstance(target, AtomicType) or target.root is not TypeRoot.VARCHAR:
         return False
     longest = source.size if source.root in CHARACTERS else _LONGEST.get(source.root)

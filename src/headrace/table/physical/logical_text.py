@@ -288,6 +288,8 @@ def _match(match: Match) -> Terms:
 
 def _sink(sink: logical.Sink) -> Terms:
     yield "table", ".".join(sink.path)
+    if sink.targets:
+        yield "targetColumns", ",".join(f"[{index}]" for index in sink.targets)
     yield "fields", ", ".join(unique_names(sink.input.schema.names))
 
 

@@ -54,6 +54,8 @@ class Sink(PhysicalNode):
 
     def terms(self, text: ScalarText) -> Terms:
         yield "table", ".".join(self.target.path)
+        if self.target.targets:
+            yield "targetColumns", ",".join(f"[{index}]" for index in self.target.targets)
         yield "fields", names_text(self.input.schema.names)
         if self.materializes:
             yield "upsertMaterialize", "true"

@@ -10,6 +10,7 @@ from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.group_windows import with_group_windows
 from headrace.table.rules.join_order import with_join_order
 from headrace.table.rules.joins import with_columns_of_keys, with_one_of_equals
+from headrace.table.rules.known_columns import with_known_columns
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
 from headrace.table.rules.purpose import PlanPurpose
@@ -40,6 +41,8 @@ def optimized(
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
     relation = with_filters_below(with_empty_inputs(relation))
     relation = with_columns_of_keys(relation if estimates is None else with_join_order(relation, estimates))
+    if purpose.is_shown:
+        relation = with_known_columns(relation)
     over = with_over_aggregates(pruned(relation, purpose=purpose), purpose)
     ranked = with_sorts_below(with_ranks(with_filters_below(over), purpose))
     return with_group_windows(pruned(ranked, purpose=purpose, through_watermarks=False))

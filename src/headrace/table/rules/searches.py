@@ -84,7 +84,20 @@ def simplified(scalar: Scalar) -> Scalar:
     parts = [part for each in scalar.operands for part in _parts(simplified(each), scalar.function)]
     parts = list(dict.fromkeys(parts))
     parts = _without_known(_merged(parts, is_and=is_and), is_and=is_and)
+    if is_and and len(parts) > 1:
+        parts = [_with_null_tests(each) for each in parts]
     return parts[0] if len(parts) == 1 else replace(scalar, operands=tuple(parts))
+
+
+def _with_null_tests(part: Scalar) -> Scalar:
+    """``IS NOT DISTINCT FROM`` of two columns, next to other conditions, by equality and tests for NULL."""
+    if not isinstance(part, Call) or part.function != "IS NOT DISTINCT FROM":
+        return part
+    if not all(isinstance(each, InputRef) for each in part.operands):
+        return part
+    nulls = [Call("IS NULL", (each,), type=part.type) for each in part.operands]
+    equal = replace(part, function="=")
+    return Call("OR", (equal, Call("AND", tuple(nulls), type=part.type)), type=part.type)
 
 
 def constants_of(condition: Scalar | None) -> dict[int, Literal]:

@@ -126,6 +126,13 @@ class TimersOfWindows:
         """The ends of the first windows of times, or of the slices that they are in."""
         return self.windows.first_ends(times)
 
+    def open_ends(self, times: Longs, watermarks: Longs) -> Longs:
+        """The ends of the first windows of times that have not ended at a watermark, or any end that has."""
+        ends = self.slices(times)
+        missing = -(-(np.maximum(watermarks, ends - 2) + 2 - ends) // self.step)
+        found: Longs = np.minimum(ends + missing * self.step, self.windows.last_ends(times))
+        return found
+
     def following(self, end: int) -> int | None:
         """The end of the next window that shares records with one that has fired; None when there is none."""
         if not self.waits:
@@ -143,11 +150,13 @@ class _Arrived:
         watermark: the watermark at the records.
         ends: the ends of the slices.
         keys: the keys.
+        is_late: the slices that had ended already, and whose records have their timers at once.
     """
 
     watermark: int
     ends: Longs
     keys: pa.Array
+    is_late: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,18 +346,31 @@ class TimerFiringOrder:
         """The records between each two watermarks at which a window may end."""
         stamps = batch.watermarks
         records, ends = self._assigned(batch)
+        is_late = np.zeros(len(ends), bool)
+        if self._timers.waits:  # a record of a slice that has ended is still in later windows
+            is_late = ends - 1 <= stamps
+            ends = np.where(is_late, self._timers.open_ends(batch.timestamps, stamps), ends)
         on_time = ends - 1 > stamps[records]
-        return self._stretches(batch.keys, records[on_time], ends[on_time], stamps)
+        return self._stretches(batch.keys, records[on_time], ends[on_time], stamps, is_late[on_time])
 
-    def _stretches(self, keys: KeyColumn, records: Longs, ends: Longs, stamps: Longs) -> Iterator[_Arrived]:
+    def _stretches(
+        self,
+        keys: KeyColumn,
+        records: Longs,
+        ends: Longs,
+        stamps: Longs,
+        is_late: npt.NDArray[np.bool_] | None = None,
+    ) -> Iterator[_Arrived]:
         """Pairs of a record and an end, a few thousands at a time: after that there may be too many timers to track."""
         stamps, start = stamps[records], 0
+        late = np.zeros(len(ends), bool) if is_late is None else is_late
         while start < len(ends):
             if self._is_quiet:
                 start = self._pass_quietly(ends, stamps, start)
             stop = start + _TOGETHER
             if start < len(ends):
-                yield from self._some_stretches(keys.take(records[start:stop]), ends[start:stop], stamps[start:stop])
+                some = slice(start, stop)
+                yield from self._some_stretches(keys.take(records[some]), ends[some], stamps[some], late[some])
             start = stop
 
     def _pass_quietly(self, ends: Longs, stamps: Longs, start: int) -> int:
@@ -369,18 +391,20 @@ class TimerFiringOrder:
         """Numbers of the intervals between watermarks at which a window may end."""
         return (stamps + 1 - self._timers.offset) // self._timers.step
 
-    def _some_stretches(self, keys: KeyColumn, ends: Longs, stamps: Longs) -> Iterator[_Arrived]:
+    def _some_stretches(
+        self, keys: KeyColumn, ends: Longs, stamps: Longs, is_late: npt.NDArray[np.bool_]
+    ) -> Iterator[_Arrived]:
         steps = self._steps(stamps)
         is_new = np.append(True, steps[1:] != steps[:-1])
         stretches = np.cumsum(is_new) - 1
-        groups = group_rows(ends, keys.hashes, keys.values)
+        groups = group_rows(2 * ends + is_late, keys.hashes, keys.values)
         numbers = groups.numbers
         firsts = np.sort(np.unique(stretches * (len(groups.segments) + 1) + numbers, return_index=True)[1])
         starts = np.flatnonzero(is_new)
         bounds = np.searchsorted(firsts, np.append(starts, len(ends)))
         for place, start in enumerate(starts.tolist()):
             mine = firsts[bounds[place] : bounds[place + 1]]
-            yield _Arrived(int(stamps[start]), ends[mine], keys.values.take(pa.array(mine)))
+            yield _Arrived(int(stamps[start]), ends[mine], keys.values.take(pa.array(mine)), is_late[mine])
 
     def _assigned(self, batch: KeyedBatch) -> tuple[Longs, Longs]:
         if self._timers.waits:
@@ -396,10 +420,10 @@ class TimerFiringOrder:
             self._become_quiet(int(arrived.ends.max()))
             return
         panes = zip(arrived.ends.tolist(), arrived.keys.to_pylist(), strict=True)
-        if self._timers.waits:
-            self._waiting.update(dict.fromkeys(panes))
-        else:
-            for end, key in panes:
+        for (end, key), late in zip(panes, arrived.is_late.tolist(), strict=True):
+            if self._timers.waits and not late:
+                self._waiting[end, key] = None
+            else:
                 self._queue.add(end - 1, (end, key))
         if len(self._queue) + len(self._waiting) > MOST_TIMERS:
             self._become_quiet(0)
@@ -431,6 +455,8 @@ class TimerFiringOrder:
             return
         records, ends = self._assigned(batch)
         if int(ends.max()) > self._quiet_until:
+            if self._timers.waits:
+                ends = self._timers.open_ends(batch.timestamps, batch.watermarks)
             ends = ends[ends - 1 > batch.watermarks[records]]
             self._stay_quiet(int(ends.max(initial=MIN_WATERMARK)))
 

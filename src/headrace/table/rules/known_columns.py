@@ -1,0 +1,74 @@
+"""Columns above joins whose value filters below have fixed, in plans that are shown.
+
+``SELECT b.id FROM b JOIN a ON ... WHERE b.id = 3`` reads no ``id`` from the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation, WatermarkAssigner
+from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
+from headrace.table.rules.searches import constants_of
+
+Constants = dict[int, Literal]
+
+
+def with_known_columns(relation: Relation) -> Relation:
+    """The relation whose projections of joins give constants in place of columns that are known to hold them."""
+    return relation.transform(_replaced)
+
+
+def known_value(scalar: Scalar, literal: Literal) -> Scalar:
+    """A constant in place of a column that holds it, in the column's type."""
+    if isinstance(literal.value, str):
+        literal = replace(literal, type=scalar.type.not_null())
+    return literal if literal.type == scalar.type else Cast(literal, type=scalar.type)
+
+
+def _replaced(relation: Relation) -> Relation:
+    if not isinstance(relation, Project) or not isinstance(relation.input, Join):
+        return relation
+    known = _of_join(relation.input)
+    if not known:
+        return relation
+    expressions = tuple(
+        known_value(each, known[each.index]) if isinstance(each, InputRef) and each.index in known else each
+        for each in relation.expressions
+    )
+    return replace(relation, expressions=expressions)
+
+
+def _constants(relation: Relation) -> Constants:
+    rule = _RULES.get(type(relation))
+    return {} if rule is None else rule(relation)
+
+
+def _of_filter(relation: Filter) -> Constants:
+    return _constants(relation.input) | constants_of(relation.condition)
+
+
+def _of_project(relation: Project) -> Constants:
+    below = _constants(relation.input)
+    pairs = enumerate(relation.expressions)
+    return {at: below[each.index] for at, each in pairs if isinstance(each, InputRef) and each.index in below}
+
+
+def _of_join(join: Join) -> Constants:
+    """The columns of sides whose rows a join does not replace by NULL."""
+    width = len(join.left.schema)
+    is_left_kept = join.kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
+    known = _constants(join.left) if is_left_kept else {}
+    if join.kind in (JoinKind.INNER, JoinKind.RIGHT):
+        known |= {width + at: literal for at, literal in _constants(join.right).items()}
+    return known
+
+
+_RULES: Final[dict[type[Relation], Callable[[Any], Constants]]] = {
+    Filter: _of_filter,
+    Project: _of_project,
+    Join: _of_join,
+    WatermarkAssigner: lambda relation: _constants(relation.input),
+}
