@@ -150,7 +150,7 @@ class JobSettings:
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
-    """Return how the job manager works."""
+    """The settings of the job manager that follow from the configuration and the plan."""
     readers = plan.stages[0].parallelism
     defaults = _defaults(configuration, plan)
     start = _start(configuration)
