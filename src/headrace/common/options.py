@@ -430,14 +430,14 @@ EPOCH_FIRST_RECORDS: Final = ConfigOption(
     "Later epochs follow the target duration, each with eight times the records of the one before at most, unless that "
     "was a first one of 250000 or more. Where a function takes milliseconds a record, one that asks a service say, set "
     "it to what can be done in some seconds. When not set, 500000 in batch mode, and as many as "
-    "headrace.epoch.max-records allows where no operator has state but joins.",
+    "headrace.epoch.max-records allows where no operator has state but joins, and groups and orders of SQL.",
 )
 EPOCH_MAX_BYTES: Final = ConfigOption(
     "headrace.epoch.max-bytes",
     memory_size,
     256 << 20,
     "The most bytes that one source subtask reads in an epoch. When not set, there is no limit in batch mode where no "
-    "operator has state but joins on Spark that can spill.",
+    "operator has state but joins that can spill, and groups and orders of SQL, on Spark.",
 )
 EPOCH_TARGET_DURATION: Final = ConfigOption(
     "headrace.epoch.target-duration",

@@ -25,7 +25,7 @@ from headrace.jobmanager.failover import (
 )
 from headrace.jobmanager.recovery import SavepointStart
 from headrace.plan.job_plan import JobPlan
-from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
+from headrace.plan.window_paths import BY_COLUMNS, gives_at_end, is_join, path_of, spills
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.uid_mapping import SAME_UIDS, UidMapping
 
@@ -268,7 +268,7 @@ def _defaults(configuration: Configuration, plan: JobPlan) -> _EpochDefaults:
     if not plan.settings.is_batch:
         return _IN_STREAMING_MODE
     kept = [operator.node.spec for operator in plan.operators() if operator.state_kinds]
-    if kept and all(map(is_join, kept)) and not _wants_checkpoints(configuration):
+    if kept and all(is_join(spec) or gives_at_end(spec) for spec in kept) and not _wants_checkpoints(configuration):
         return _of_joins(configuration, kept)
     paths = map(path_of, kept)
     is_in_columns = all(path is not None and path.name == BY_COLUMNS for path in paths)

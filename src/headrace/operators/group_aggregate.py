@@ -46,6 +46,8 @@ _STORE: Final = "group-aggregates"
 _KIND: Final = "aggregates-by-key"
 _KIND_THAT_EXPIRES: Final = "aggregates-by-key-that-expire"
 _WORDS: Final = {"keys": "key type", "parts": "set of aggregates, or others for records that may be taken back"}
+_HELD_ROWS: Final = 1 << 20
+"""So many accumulators of a bounded input are held before those of a key are merged."""
 _WAITING_ROWS: Final = 1 << 17
 """The most records that wait; the more there are, the less often a key is read and written."""
 
@@ -113,6 +115,8 @@ class GroupAggregateOperator(BufferingOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
         self._watermark = scope.watermark
+        self._held: list[Accumulators] = []
+        self._held_rows = self._merged_rows = 0
         self._arrivals = ArrivalCounter(scope.epoch)
         self._now = scope.processing_time if self._ttl else MIN_WATERMARK
         self._table.begin_epoch(self._now)
@@ -133,11 +137,18 @@ class GroupAggregateOperator(BufferingOperator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
+        self._store_held()
         self._table.end_epoch(self._now)
         for values in self._distinct:
             values.end_epoch()
 
     def handle_taken(self, taken: TakenBatches[Any]) -> None:
+        if self._is_batch and not self._layout.retracts:
+            for input_index, batch in taken.in_stretches():
+                rows = self._accumulators(input_index, batch, np.zeros(len(batch), np.int64))
+                is_of_senders = input_index == ACCUMULATORS_INPUT  # several may have the same keys
+                self._hold(merged_in_mini_batches(self._aggregators, rows) if is_of_senders else rows)
+            return
         if self._mini_batch is None:
             (batch,) = (batch for _, batch in taken.in_stretches())
             self._add(_SignedRecords(self._aggregators, batch, self._chunk(batch)))
@@ -153,6 +164,26 @@ class GroupAggregateOperator(BufferingOperator):
             rows = merged_in_mini_batches(self._aggregators, rows)
         rows = in_order_of_leaving(self._layout, rows)
         self._add(_MiniBatches(self._aggregators, rows, int(taken.timestamps[-1]), self._watermark))
+
+    def _hold(self, rows: Accumulators) -> None:
+        """Hold accumulators until the input, or the epoch, ends; those of a key are merged when there are many."""
+        self._held.append(rows)
+        self._held_rows += len(rows)
+        if self._held_rows >= max(_HELD_ROWS, 2 * self._merged_rows):
+            self._held = [self._merged()]
+            self._held_rows = self._merged_rows = len(self._held[0])
+
+    def _merged(self) -> Accumulators:
+        """One row for each key of which there are accumulators, in the order in which the keys came."""
+        if len(self._held) == 1:
+            return self._held[0]
+        return merged_in_mini_batches(self._aggregators, Accumulators.concat(self._held))
+
+    def _store_held(self) -> None:
+        """Put what is held into state."""
+        if self._held:
+            self._add(_MiniBatches(self._aggregators, self._merged(), MAX_WATERMARK, self._watermark))
+            self._held = []
 
     def _chunk(self, batch: KeyedBatch) -> Chunk:
         chunk = Chunk.of(batch, self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch)))
@@ -257,9 +288,15 @@ class GroupAggregateOperator(BufferingOperator):
         return int(owner) == context.subtask
 
     def _emit_all(self) -> None:
-        self._table.end_epoch(self._now)
-        _, keys, _, *columns = self._table.stored().columns
-        columns = columns[: self._layout.width]
+        if self._held and not self._table.sections():
+            rows = self._merged()
+            keys, columns = rows.keys, self._aggregators.settle(rows.columns)
+            self._held = []
+        else:
+            self._store_held()
+            self._table.end_epoch(self._now)
+            _, keys, _, *columns = self._table.stored().columns
+            columns = columns[: self._layout.width]
         if not len(keys) and self._nothing is not None:
             keys = pa.array([0], keys.type)
             if not self._is_owner(keys):

@@ -7,7 +7,7 @@ which records of two phases meet in one mini-batch, are those of Flink.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,15 +38,21 @@ class MiniBatch:
     Attributes:
         size: the maximum number of records, or of accumulators, in one.
         has_two_phases: whether senders aggregate mini-batches of records, and receivers mini-batches of accumulators.
+        is_ordered: whether keys leave a mini-batch in the order in which they leave it in Flink.
     """
 
     size: int
     has_two_phases: bool
+    is_ordered: bool = True
 
     def numbers(self, start: int, count: int) -> Longs:
         """The mini-batch of each of some consecutive records, of which the first has this place."""
         found: Longs = np.arange(start, start + count) // self.size
         return found
+
+
+WHOLE_INPUT: Final = MiniBatch(1 << 62, has_two_phases=True, is_ordered=False)
+"""A bounded input as one mini-batch."""
 
 
 def parts_of(chunk: Chunk, kinds: Kinds | None) -> Iterator[tuple[Chunk, bool]]:
@@ -141,7 +147,7 @@ class LocalGroupAggregateOperator(LocalWindowAggregateOperator):
         rows = accumulators_of_records(self._layout, held, self._are_taken_back)
         if any(self._are_taken_back):
             rows = merged_in_mini_batches(self._layout.aggregators, rows)
-        rows = in_order_of_leaving(self._layout, rows)
+        rows = in_order_of_leaving(self._layout, rows) if self._mini_batch.is_ordered else rows
         times = np.full(len(rows), self._last_time)
         return self._sent(rows.ends, KeyColumn(rows.keys, rows.hashes), rows.columns, times)
 

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from headrace.graph.changelog_specs import SortSpec
+from headrace.graph.join_specs import BoundedJoinSpec
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     CoGroupSpec,
     ColumnarWindowSpec,
     GlobalAggregateSpec,
+    GroupAggregateSpec,
     IntervalJoinSpec,
     LocalAggregateSpec,
     RowWindowSpec,
@@ -156,10 +159,19 @@ def is_join(spec: OperatorSpec) -> bool:
     return isinstance(spec, IntervalJoinSpec | CoGroupSpec)
 
 
+def gives_at_end(spec: OperatorSpec) -> bool:
+    """Return whether an operator of a bounded input gives its results once, at the end: all that it keeps is for these."""
+    spec = _whole(spec)
+    return isinstance(spec, BoundedJoinSpec | SortSpec) or (isinstance(spec, GroupAggregateSpec) and spec.is_final)
+
+
 def spills(spec: OperatorSpec) -> bool:
-    """Return whether what an operator holds of an epoch goes to the machine's own disk when it is much."""
+    """Return whether what an operator holds of an epoch goes to the disk when it is much, or is in memory at the end anyway.
+
+    An operator that gives its results at the end has all groups, or all rows of an order, in memory then.
+    """
     is_at_end = isinstance(spec, CoGroupSpec) and spec.definition.fixed_windows is not None
-    return is_at_end or isinstance(spec, IntervalJoinSpec)
+    return is_at_end or isinstance(spec, IntervalJoinSpec) or gives_at_end(spec)
 
 
 def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.client.submission import plan_graph
+from headrace.jobmanager.settings import job_settings
 from headrace.table import EnvironmentSettings, TableEnvironment
+from tests.table.connectors.session import session
 
 QUERIES = {
     "SELECT COUNT(*), SUM(c) FROM a, (SELECT COUNT(*) AS c FROM b)": (2000, 2_000_000),
@@ -30,3 +33,18 @@ def test_results_are_the_same_in_both_modes(mode: str) -> None:
         )
     for query, expected in QUERIES.items():
         assert tuple([*tables.execute_sql(query).collect()][-1]) == expected, query
+
+
+@pytest.mark.parametrize(("runtime", "first"), [("spark", 1 << 40), ("local", 5_000_000)])
+def test_all_input_of_batch_mode_is_one_epoch_where_it_need_not_be_in_memory(runtime: str, first: int) -> None:
+    numbers = "CREATE TABLE numbers (k INT) WITH ('connector' = 'datagen', 'number-of-rows' = '9')"
+    out = "CREATE TABLE totals (k INT, n BIGINT) WITH ('connector' = 'blackhole')"
+    tables = session(numbers, out, is_streaming=False, **{"headrace.runtime": runtime})
+    query = "SELECT a.k, COUNT(*) AS n FROM numbers a JOIN numbers b ON a.k = b.k GROUP BY a.k ORDER BY n"
+    graph = tables.new_graph()
+    planner = tables.planner()
+    planner.translated(
+        planner.plan(tables.create_statement_set().add_insert_sql(f"INSERT INTO totals {query}")._relations), graph
+    )
+    configuration = tables.job_configuration()
+    assert job_settings(configuration, plan_graph(graph, configuration, "job", 2)).limits.first_records == first

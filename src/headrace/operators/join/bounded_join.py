@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.common.arrays import fixed_width
+from headrace.common.arrays import fixed_width, gather
 from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
-from headrace.operators.join.find_pairs import LEFT, RIGHT
+from headrace.operators.join.find_pairs import LEFT, RIGHT, portions
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.results import INNER, NOBODY, JoinType
-from headrace.operators.join.window_join import pairs_of_groups
+from headrace.operators.join.results import NOBODY, JoinType
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
 from headrace.state.runs import ALL_HASHES
-from headrace.state.runs.grouping import group_keys
-from headrace.state.runs.layout import HASH, KEY, fields_of_rows
+from headrace.state.runs.layout import HASH, KEY, fields_of_rows, rows_of_ranges
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import equal_ranges
 from headrace.state.table_layout import TableLayout
@@ -38,6 +37,8 @@ _KIND: Final = "bounded-join"
 _STORES: Final = ("bounded-join-left", "bounded-join-right")
 _WORDS: Final = {"keys": "key type", "rows": "type of rows"}
 _FIELDS: Final = 4
+_HELD_BYTES: Final = 256 << 20
+"""Rows of an input are sorted, and go to the disk, when they take so much."""
 _PIECE_ROWS: Final = 1 << 20
 """The approximate number of rows that are joined at a time."""
 
@@ -73,16 +74,26 @@ class BoundedJoinOperator(KeyedOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._arrivals, self._watermark = ArrivalCounter(scope.epoch), scope.watermark
         self._is_done = scope.watermark == MAX_WATERMARK
+        self._arrived: tuple[_Arrived, _Arrived] = (_Arrived(), _Arrived())
         for table in self._tables:
             table.begin_epoch()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         keys, arrivals = batch.keys, self._arrivals.next(len(batch))
-        order, _ = key_sorted(keys.hashes, keys.values, arrivals)
         may_match = self._definition.has_matches(input_index, batch.columns)
         arrays = [pa.array(keys.hashes), keys.values, pa.array(arrivals), pa.array(may_match), *batch.columns.columns]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schemas[input_index])
-        self._tables[input_index].append(rows.take(pa.array(order)))
+        arrived = self._arrived[input_index]
+        arrived.add(pa.RecordBatch.from_arrays(arrays, schema=self._schemas[input_index]))
+        if arrived.size >= _HELD_BYTES:
+            self._sort(input_index)
+
+    def _sort(self, input_index: int) -> None:
+        """Put the rows that have arrived in order, of which much goes to the machine's own disk."""
+        rows = self._arrived[input_index].take()
+        if rows is not None:
+            columns = (rows.column(HASH).to_numpy(), rows.column(KEY), rows.column("arrival").to_numpy())
+            order, _ = key_sorted(*columns)
+            self._tables[input_index].append(rows.take(pa.array(order)))
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark == MAX_WATERMARK and not self._is_done:
@@ -95,11 +106,22 @@ class BoundedJoinOperator(KeyedOperator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        for table in self._tables:
+        for input_index, table in enumerate(self._tables):
+            self._sort(input_index)
             table.end_epoch()
 
     def _pieces(self) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """The rows of both inputs, in chunks of keys."""
+        """The rows of both inputs: all of them where they are in memory, else in chunks of keys."""
+        if not any(table.sections() for table in self._tables):
+            whole = [arrived.take() for arrived in self._arrived]
+            left, right = (
+                pa.RecordBatch.from_pylist([], schema) if rows is None else rows
+                for rows, schema in zip(whole, self._schemas, strict=True)
+            )
+            yield left, right
+            return
+        for input_index in range(len(self._tables)):
+            self._sort(input_index)
         sections = [table.sections() for table in self._tables]
         rows = sum(section.rows for each in sections for section in each)
         for hashes in equal_ranges(ALL_HASHES, 1 + rows // _PIECE_ROWS):
@@ -134,6 +156,29 @@ class BoundedJoinOperator(KeyedOperator):
             self.output.emit(self._definition.results(lefts, rights, (rows.left, rows.right), times))
 
 
+@dataclass(slots=True)
+class _Arrived:
+    """Rows of an input that have arrived, and are in memory.
+
+    Attributes:
+        batches: the rows.
+        size: the bytes that they take.
+    """
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self.batches.append(batch)
+        self.size += batch.nbytes
+
+    def take(self) -> pa.RecordBatch | None:
+        """All rows, which are not held any more; None if there are none."""
+        batches, self.batches, self.size = self.batches, [], 0
+        return concat(batches) if batches else None
+
+
 @dataclass(frozen=True)
 class _RowsOfInputs:
     """Rows of both inputs in the form in which they are stored.
@@ -160,12 +205,43 @@ class _RowsOfInputs:
         """The pairs of rows with equal keys, in chunks."""
         may_match = [fixed_width(each.column(3)) != 0 for each in (self.of_left, self.of_right)]
         lefts, rights = (np.flatnonzero(each) for each in may_match)
-        parts = [
-            each.select([0, 1]).filter(pa.array(mask))
+        keys = [
+            each.select([0, 1]) if mask.all() else each.select([0, 1]).filter(pa.array(mask))
             for each, mask in zip((self.of_left, self.of_right), may_match, strict=True)
         ]
-        hashes = np.concatenate([fixed_width(each.column(0)) for each in parts])
-        keys = pa.concat_arrays([each.column(1) for each in parts])
-        groups = group_keys(hashes, keys)
-        for some, others in pairs_of_groups(groups, len(lefts), INNER):
+        if len(lefts) < len(rights):
+            for some, others in equal_keys(keys[RIGHT], keys[LEFT]):
+                yield lefts[others], rights[some]
+            return
+        for some, others in equal_keys(keys[LEFT], keys[RIGHT]):
             yield lefts[some], rights[others]
+
+
+def equal_keys(probed: pa.RecordBatch, built: pa.RecordBatch) -> Iterator[tuple[Longs, Longs]]:
+    """The pairs of rows with equal keys, in chunks, in the order of the former and then of the latter.
+
+    Args:
+        probed: hashes and keys; each is looked up.
+        built: those that are looked up in, which should be the fewer ones.
+    """
+    is_exact = pa.types.is_integer(probed.column(1).type) and not probed.column(1).null_count
+    place = 1 if is_exact and not built.column(1).null_count else 0
+    values = built.column(place)
+    different = pc.unique(values)
+    found = pc.index_in(probed.column(place), value_set=different)
+    finders = np.flatnonzero(np.asarray(found.is_valid()))
+    groups = fixed_width(found)[finders].astype(np.int64)
+    if len(different) == len(values):
+        order, starts, counts = np.arange(len(values)), groups, np.ones(len(groups), np.int64)
+    else:
+        of_built = fixed_width(pc.index_in(values, value_set=different)).astype(np.int64)
+        order, sizes = np.argsort(of_built, kind="stable"), np.bincount(of_built, minlength=len(different))
+        starts, counts = (np.cumsum(sizes) - sizes)[groups], sizes[groups]
+    for start, stop in portions(counts):
+        lengths = counts[start:stop]
+        some, others = np.repeat(finders[start:stop], lengths), order[rows_of_ranges(starts[start:stop], lengths)]
+        if place == 0:  # different keys may have one hash
+            are_equal = pc.equal(gather(probed.column(1), some), gather(built.column(1), others))
+            if not (is_equal := np.asarray(are_equal)).all():
+                some, others = some[is_equal], others[is_equal]
+        yield some, others

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Final
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.distinct_values import has_places
-from headrace.operators.mini_batch import MiniBatch
+from headrace.operators.mini_batch import WHOLE_INPUT, MiniBatch
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema, unique_names
-from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
+from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.batch_aggregates import Grouping, shown_aggregate
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
@@ -97,7 +97,9 @@ class GroupAggregate(PhysicalNode):
         calls = operations(self.calls, self.schema.names[len(self.group) :], self.input)
         if not self.retracts and not ttl:
             calls = tuple(replace(call, keeps_values=_keeps_values(call, given)) for call in calls)
-        has_mini_batches, size = settings.get(MINI_BATCH), settings.get(MINI_BATCH_SIZE)
+        mini_batch = WHOLE_INPUT if builder.is_batch and settings.get(AGG_PHASES) != "ONE_PHASE" else None
+        if settings.get(MINI_BATCH) and not builder.is_batch:
+            mini_batch = MiniBatch(settings.get(MINI_BATCH_SIZE), self.has_two_phases)
         spec = GroupAggregateSpec(
             calls,
             update_before=self.mode.takes_update_before,
@@ -105,7 +107,7 @@ class GroupAggregate(PhysicalNode):
             ttl=ttl,
             allows_none=True,
             is_whole=not self.group,
-            mini_batch=MiniBatch(size, self.has_two_phases) if has_mini_batches and not builder.is_batch else None,
+            mini_batch=mini_batch,
             is_final=builder.is_batch,
         )
         keyed = by_key(inputs[0], given, self.group, self.schema.names[: len(self.group)])
