@@ -160,13 +160,13 @@ def is_join(spec: OperatorSpec) -> bool:
 
 
 def gives_at_end(spec: OperatorSpec) -> bool:
-    """Return whether an operator of a bounded input gives its results once, at the end: all that it keeps is for these."""
+    """Return whether an operator of a bounded input gives all of its results at the end, for which alone it keeps rows."""
     spec = _whole(spec)
     return isinstance(spec, BoundedJoinSpec | SortSpec) or (isinstance(spec, GroupAggregateSpec) and spec.is_final)
 
 
 def spills(spec: OperatorSpec) -> bool:
-    """Return whether what an operator holds of an epoch goes to the disk when it is much, or is in memory at the end anyway.
+    """Return whether what an operator holds of an epoch goes to the disk when it is much, or is in memory anyway.
 
     An operator that gives its results at the end has all groups, or all rows of an order, in memory then.
     """
