@@ -160,7 +160,7 @@ def is_join(spec: OperatorSpec) -> bool:
 
 
 def gives_at_end(spec: OperatorSpec) -> bool:
-    """Return whether an operator of a bounded input gives all of its results at the end, for which alone it keeps rows."""
+    """Return whether an operator of a bounded input gives its results once, at the end; all it keeps is for these."""
     spec = _whole(spec)
     return isinstance(spec, BoundedJoinSpec | SortSpec) or (isinstance(spec, GroupAggregateSpec) and spec.is_final)
 
