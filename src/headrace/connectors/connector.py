@@ -98,6 +98,8 @@ CONNECTORS: Final = PluginGroup(
     {
         "filesystem": "headrace.connectors.file_system.sink:FileSystemConnector",
         "print": "headrace.connectors.driver_sink:Print",
+        "postgres-cdc": "headrace.connectors.postgres.source:PostgresCdc",
+        "jdbc": "headrace.connectors.postgres.sink:Jdbc",
     },
 )
 """All connectors that are there."""

@@ -152,10 +152,9 @@ TABLE_CONNECTORS: Final = PluginGroup(
         "spark": f"{_HERE}.spark:SparkTables",
         "function": f"{_HERE}.lookups:FunctionTables",
         "database": f"{_HERE}.lookups:DatabaseTables",
+        "jdbc": f"{_HERE}.jdbc:JdbcTables",
+        "postgres-cdc": f"{_HERE}.postgres_cdc:PostgresCdcTables",
     },
-    {
-        **dict.fromkeys(("file", "files", "filesystems"), "it is 'filesystem'"),
-        "jdbc": "'connector' = 'database' looks rows up, and 'connector' = 'spark' reads them all",
-    },
+    dict.fromkeys(("file", "files", "filesystems"), "it is 'filesystem'"),
 )
 """All connectors of tables."""

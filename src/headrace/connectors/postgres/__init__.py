@@ -1,0 +1,1 @@
+"""PostgreSQL: its changes as a source, by logical replication, and its tables as a sink."""

@@ -1,0 +1,253 @@
+"""What tasks read of a table of PostgreSQL: the rows of chunks, and of changes, as columns with row kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import SourceChangedError
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, string
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.common.types import RowKind
+from headrace.connectors.postgres.relations import DELETE, INSERT, Relation
+from headrace.connectors.postgres.replication import ChangeRun
+from headrace.connectors.postgres.server import PostgresServer, telling
+from headrace.connectors.postgres.snapshot import Bound, ChunkPiece, View, begin_in, read_chunk, seen_already
+from headrace.connectors.postgres.tables import CapturedTable
+from headrace.connectors.postgres.tuples import Cells, ChangedRows, Places
+from headrace.connectors.postgres.values import converter_of
+from headrace.connectors.source import Json, SourceReader, SourceRecords
+
+if TYPE_CHECKING:
+    from headrace.connectors.postgres.server import Connection
+
+METADATA: Final[Mapping[str, LogicalType]] = {
+    "database_name": string().not_null(),
+    "schema_name": string().not_null(),
+    "table_name": string().not_null(),
+    "op_ts": AtomicType(TypeRoot.TIMESTAMP_LTZ, 3, nullable=False),
+}
+"""What can be known of a row besides its values, with Flink CDC's names."""
+
+_OP_TS: Final = "op_ts"
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePiece:
+    """Some changes that a task reads.
+
+    Attributes:
+        runs: the changes.
+        key: the primary key of the table.
+        views: from which value of the key by which the snapshot was cut on its rows are as of which place; empty where
+            all changes are later.
+        chunk_key: that key, its type in SQL, and the clause of its collation.
+    """
+
+    runs: tuple[ChangeRun, ...]
+    key: tuple[str, ...]
+    views: tuple[View, ...] = ()
+    chunk_key: tuple[str, str, str] = ("", "", "")
+
+
+class PostgresReader(SourceReader):
+    """Reads chunks of the snapshot, and what the driver has taken over of the changes.
+
+    Args:
+        server: where the table is.
+        table: the table.
+        produced_type: the type of the rows, the columns of the table before those of metadata.
+        metadata: the keys of the latter.
+    """
+
+    def __init__(
+        self, server: PostgresServer, table: CapturedTable, produced_type: TypeInformation, metadata: Sequence[str]
+    ) -> None:
+        assert isinstance(produced_type, RowTypeInfo)
+        self._server = server
+        self._table = table
+        self._schema = layout_of(produced_type).schema
+        self._metadata = tuple(metadata)
+        self._convert = {name: converter_of(name, kind) for name, kind in table.columns.items()}
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        if isinstance(piece, ChunkPiece):
+            yield from self._read_chunks(piece)
+            return
+        assert isinstance(piece, ChangePiece)
+        for run in piece.runs:
+            yield self._read_changes(run, piece)
+
+    # --- the snapshot ------------------------------------------------------------------------------------------------
+
+    def _read_chunks(self, piece: ChunkPiece) -> Iterator[SourceRecords]:
+        # A session of its own for each piece: one that was kept would keep the server from removing old rows.
+        with closing(self._server.connect("chunks")) as connection:
+            with telling(f"the snapshot of table {self._table}"):
+                begin_in(connection, piece.snapshot)
+            for start, end in zip(piece.bounds, piece.bounds[1:], strict=False):
+                yield self._chunk(connection, piece.key, start, end)
+
+    def _chunk(self, connection: Connection, key: str, start: Bound, end: Bound) -> SourceRecords:
+        texts = read_chunk(connection, self._table, key, start, end)
+        columns = [self._convert[name](texts.column(name).combine_chunks()) for name in self._table.columns]
+        times = np.zeros(len(texts), np.int64)
+        return SourceRecords(columns=self._batch(columns, times), timestamps=times)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def _read_changes(self, run: ChangeRun, piece: ChangePiece) -> SourceRecords:
+        rows = ChangesOfRun(run, self._table, piece.key).rows()
+        if piece.views:
+            rows = rows.take(np.flatnonzero(~self._seen(rows, run, piece)))
+        columns = [self._convert[name](rows.texts(name)) for name in self._table.columns]
+        times = run.array(run.times)[rows.messages]
+        kinds = rows.kinds if rows.kinds.any() else None
+        return SourceRecords(columns=self._batch(columns, times), kinds=kinds, timestamps=times)
+
+    def _seen(self, rows: EmittedRows, run: ChangeRun, piece: ChangePiece) -> Mask:
+        name, kind, collation = piece.chunk_key
+        lsns = run.array(run.lsns)[rows.messages]
+        with closing(self._server.connect("ranges")) as connection:
+            return seen_already(connection, (kind, collation), piece.views, rows.texts(name), lsns)
+
+    def _batch(self, columns: list[pa.Array], times: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        table, count = self._table, len(times)
+        known = {"database_name": self._server.database, "schema_name": table.schema, "table_name": table.table}
+        for name, field in zip(self._metadata, list(self._schema)[len(columns) :], strict=True):
+            made = pa.array(times).cast(pa.timestamp("ms", "UTC")) if name == _OP_TS else pa.repeat(known[name], count)
+            columns.append(made.cast(field.type))
+        arrays = [each if each.type == field.type else each.cast(field.type) for each, field in self._fields(columns)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _fields(self, columns: list[pa.Array]) -> Iterator[tuple[pa.Array, pa.Field]]:
+        return zip(columns, self._schema, strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedRows:
+    """Rows of changes, in their order.
+
+    Attributes:
+        found: the messages.
+        columns: the places of the columns.
+        cells: the cells of all rows, by column.
+        messages: the number of the message of each row.
+        kinds: what each row does.
+    """
+
+    found: ChangedRows
+    columns: Mapping[str, int]
+    cells: list[Cells]
+    messages: Places
+    kinds: npt.NDArray[np.int8]
+
+    def texts(self, name: str) -> pa.Array:
+        """The texts of a column.
+
+        Raises:
+            SourceChangedError: when one is left out of a change, and nothing tells it.
+        """
+        cells = self.cells[self.columns[name]]
+        if cells.are_unchanged.any():
+            raise SourceChangedError(
+                f"column {name!r} is missing in an update: PostgreSQL leaves out large values (TOAST) that were not "
+                "changed. Execute ALTER TABLE ... REPLICA IDENTITY FULL, which has it tell the row before as a whole; or "
+                "do not declare the column. This change was told already: start the job without its checkpoints"
+            )
+        return self.found.texts(cells)
+
+    def take(self, indices: Places) -> EmittedRows:
+        """Some of the rows."""
+        cells = [each.take(indices) for each in self.cells]
+        return EmittedRows(self.found, self.columns, cells, self.messages[indices], self.kinds[indices])
+
+
+class ChangesOfRun:
+    """The changes of a run, and the rows that they become.
+
+    An update becomes the row before and the new one, or the new one alone; one that changes the primary key a deletion
+    and an insertion.
+
+    Args:
+        run: the changes.
+        table: the table.
+        key: the columns of the primary key; those of the table when it has some.
+    """
+
+    def __init__(self, run: ChangeRun, table: CapturedTable, key: tuple[str, ...]) -> None:
+        self._relation: Relation = run.relation
+        self._has_before = table.has_before
+        self._columns = {name: place for place, name in enumerate(run.relation.names)}
+        self._key = tuple(name for name in table.primary_key or key if name in self._columns)
+        self._found = ChangedRows.parse(run.data, run.array(run.lengths), len(run.relation.columns))
+
+    def rows(self) -> EmittedRows:
+        """The rows."""
+        found = self._found
+        new_cells = self._new_cells
+        moved = self._moved
+        is_update = (found.kinds != INSERT) & (found.kinds != DELETE)
+        is_old = (found.kinds[found.old] == DELETE) | moved[found.old] | (self._has_before & is_update[found.old])
+        old = np.flatnonzero(is_old)
+        messages = np.concatenate([found.old[old], found.new])
+        order = np.argsort(messages * 2 + (np.arange(len(messages)) >= len(old)), kind="stable")
+        kinds = np.concatenate([self._old_kinds(found.old[old], moved), self._new_kinds(moved, is_update)])
+        cells = [
+            Cells.joined(before.take(old), after).take(order)
+            for before, after in zip(found.old_cells, new_cells, strict=True)
+        ]
+        return EmittedRows(found, self._columns, cells, messages[order], kinds[order].astype(np.int8))
+
+    def _old_kinds(self, messages: Places, moved: Mask) -> npt.NDArray[np.int64]:
+        is_deletion = (self._found.kinds[messages] == DELETE) | moved[messages]
+        return np.where(is_deletion, RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
+
+    def _new_kinds(self, moved: Mask, is_update: Mask) -> npt.NDArray[np.int64]:
+        is_insertion = ~is_update[self._found.new] | moved[self._found.new]
+        return np.where(is_insertion, RowKind.INSERT.value, RowKind.UPDATE_AFTER.value)
+
+    @cached_property
+    def _new_cells(self) -> list[Cells]:
+        """The cells of the new rows; what is left out is that of a whole row before."""
+        found = self._found
+        whole = found.old[found.is_whole]
+        has_whole = np.isin(found.new, whole)
+        if not has_whole.any():
+            return found.new_cells
+        # For each new row, the number of the row before; any one where there is none
+        before = np.searchsorted(found.old, found.new).clip(0, len(found.old) - 1)
+        made = []
+        for old, new in zip(found.old_cells, found.new_cells, strict=True):
+            told = new.or_else(old.take(before))
+            kinds = np.where(has_whole, told.kinds, new.kinds)
+            made.append(Cells(kinds, told.starts, told.lengths))
+        return made
+
+    @cached_property
+    def _moved(self) -> Mask:
+        """Tell for each message whether it changes the primary key of a row."""
+        found = self._found
+        moved = np.zeros(len(found.kinds), np.bool_)
+        both = np.intersect1d(found.old, found.new)
+        if not self._key or not len(both):
+            return moved
+        old, new = np.searchsorted(found.old, both), np.searchsorted(found.new, both)
+        for name in self._key:
+            place = self._columns[name]
+            before, after = found.old_cells[place].take(old), self._new_cells[place].take(new)
+            differ = found.texts(before).to_numpy(zero_copy_only=False) != found.texts(after).to_numpy(
+                zero_copy_only=False
+            )
+            moved[both] |= differ.astype(np.bool_)
+        return moved

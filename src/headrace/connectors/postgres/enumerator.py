@@ -1,0 +1,319 @@
+"""The driver's half of a source of PostgreSQL: first the chunks of the snapshot, then changes, all in one split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from headrace.common.errors import ConfigurationError
+from headrace.connectors.postgres.decoding import ChangePiece
+from headrace.connectors.postgres.replication import (
+    ChangePlace,
+    ChangeRun,
+    ReplicationReceiver,
+    identified,
+    other_server,
+)
+from headrace.connectors.postgres.server import PostgresServer, telling
+from headrace.connectors.postgres.snapshot import MANY_CHUNKS, Bound, ChunkPiece, TableView, View
+from headrace.connectors.postgres.tables import (
+    CapturedTable,
+    FoundTable,
+    create_slot,
+    current_lsn,
+    drop_slot,
+    ensure_publication,
+    find_slot,
+    look_up,
+    take_slot,
+)
+from headrace.connectors.source import Json, Pending, ReadBudget, SplitEnumerator, SplitRead
+
+_STOP: Final = "stop"
+_FINISHED: Final = "finished"
+_SYSTEM: Final = "system"
+
+_ROW_BYTES: Final = 128
+"""The estimated size of a row of the snapshot."""
+
+
+class StartupMode(Enum):
+    """Tells where a source of PostgreSQL begins.
+
+    Examples:
+        >>> from headrace.datastream.connectors.postgres import StartupMode
+        >>> StartupMode("latest-offset").name
+        'LATEST_OFFSET'
+    """
+
+    INITIAL = "initial"
+    """With the rows that there are, and then their changes."""
+
+    LATEST_OFFSET = "latest-offset"
+    """With what is committed from now on."""
+
+    COMMITTED_OFFSET = "committed-offset"
+    """Where the replication slot is, which is there already."""
+
+    SNAPSHOT = "snapshot"
+    """With the rows that there are, and nothing else: the source ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturePlan:
+    """What is read of a table.
+
+    Attributes:
+        startup: where it begins.
+        chunk_size: how many rows a chunk of the snapshot has.
+        is_bounded: whether it ends with what was committed when the job first starts.
+        heartbeat: how often a place without changes is noted, in milliseconds, so that the server can let go of its log.
+    """
+
+    startup: StartupMode = StartupMode.INITIAL
+    chunk_size: int = 8_096
+    is_bounded: bool = False
+    heartbeat: int = 30_000
+
+    @property
+    def ends(self) -> bool:
+        """Tell whether the source ends."""
+        return self.is_bounded or self.startup is StartupMode.SNAPSHOT
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """How far the table was read.
+
+    Attributes:
+        views: from which value of the key on rows of the snapshot are as of which place in the log.
+        start: where the next chunk begins, while there are some.
+        place: how far changes were read; None as long as there are chunks.
+    """
+
+    views: tuple[View, ...] = ()
+    start: Bound = None
+    place: ChangePlace | None = None
+
+    @classmethod
+    def of(cls, position: Json) -> _Position:
+        views = tuple((bound, lsn) for bound, lsn in position["views"])
+        place = position["place"]
+        return cls(views, position["start"], None if place is None else ChangePlace(*place))
+
+    def to_json(self) -> Json:
+        place = None if self.place is None else list(self.place)
+        return {"views": [list(view) for view in self.views], "start": self.start, "place": place}
+
+    @property
+    def lsn(self) -> int | None:
+        """The place from which the log is needed."""
+        return self.place.lsn if self.place is not None else min((lsn for _, lsn in self.views), default=None)
+
+
+class PostgresEnumerator(SplitEnumerator):
+    """Plans chunks of the snapshot, and then changes.
+
+    Args:
+        server: where the table is.
+        table: the table.
+        plan: what of it.
+        state: what :meth:`snapshot` gave.
+    """
+
+    def __init__(self, server: PostgresServer, table: CapturedTable, plan: CapturePlan, state: Json | None) -> None:
+        self._server = server
+        self._table = table
+        self._plan = plan
+        self._state: dict[str, Any] = {} if state is None else dict(state)
+        self._found: FoundTable | None = None
+        self._view: TableView | None = None
+        self._receiver: ReplicationReceiver | None = None
+        self._initial = _Position()
+        self._moved_at: int | None = None
+        self._needed: int | None = None
+
+    def discover(self, now: int) -> Sequence[str]:
+        if self._found is None:
+            self._open()
+        if self._receiver is not None:
+            self._receiver.check()
+        return (str(self._table),)
+
+    def initial_position(self, split_id: str) -> Json:
+        return self._initial.to_json()
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        known = _Position.of(position)
+        if known.place is None:
+            return self._plan_chunks(split_id, position, known, budget)
+        return self._plan_changes(split_id, position, known, budget, now)
+
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        known = _Position.of(position)
+        stop = self._stop(known)
+        return known.place is not None and stop is not None and known.place.lsn >= stop
+
+    def _stop(self, known: _Position) -> int | None:
+        """The place up to which changes are read: of a snapshot, the place of its latest rows."""
+        if self._plan.startup is StartupMode.SNAPSHOT:
+            return max((lsn for _, lsn in known.views), default=0)
+        stop: int | None = self._state.get(_STOP)
+        return stop
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        place = _Position.of(position).place
+        if place is None or self._receiver is None:
+            return Pending()
+        return Pending(*self._receiver.waiting(place))
+
+    def is_processing_backlog(self, now: int) -> bool:
+        return self._view is not None
+
+    def snapshot(self) -> Json:
+        return self._state
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        position = positions.get(str(self._table))
+        if position is None:
+            return
+        known = _Position.of(position)
+        self._needed = known.lsn
+        if self._receiver is not None and known.place is not None:
+            self._receiver.forget(known.place)
+        if _FINISHED in self._state:
+            self.close()
+            with closing(self._server.connect(f"source of {self._table}")) as connection:
+                drop_slot(connection, self._table.slot)
+
+    def close(self) -> None:
+        for each in (self._receiver, self._view):
+            if each is not None:
+                each.close()
+
+    # --- the beginning -----------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """See that the table is there, with its publication and its slot."""
+        with closing(self._server.connect(f"source of {self._table}")) as connection:
+            found = look_up(connection, self._table)
+            if _FINISHED not in self._state:
+                self._check_server()
+                ensure_publication(connection, self._table)
+                if self._needed is not None:
+                    take_slot(connection, self._table.slot, self._needed, is_own=True)
+                else:
+                    self._begin(connection)
+            if self._plan.is_bounded and _STOP not in self._state:
+                self._state[_STOP] = current_lsn(connection)
+        self._found = found
+
+    def _check_server(self) -> None:
+        with (
+            telling(f"PostgreSQL at {self._server}"),
+            closing(self._server.connect("source", replication=True)) as connection,
+        ):
+            system = identified(connection)
+        if self._state.setdefault(_SYSTEM, system) != system:
+            raise other_server(self._server, self._state[_SYSTEM], system)
+
+    def _begin(self, connection: Any) -> None:
+        """Find the slot of a job that begins, or create it, and say where the job begins."""
+        startup, name = self._plan.startup, self._table.slot
+        slot = find_slot(connection, name)
+        if slot is None:
+            if startup is StartupMode.COMMITTED_OFFSET:
+                raise ConfigurationError(
+                    f"'scan.startup.mode' = 'committed-offset' begins where the replication slot {name!r} is, and there "
+                    "is none"
+                )
+            slot = create_slot(connection, name)
+        elif startup is not StartupMode.COMMITTED_OFFSET:
+            slot = take_slot(connection, name, current_lsn(connection), is_own=False)
+        if startup is StartupMode.COMMITTED_OFFSET:
+            self._initial = _Position(place=ChangePlace(slot.confirmed))
+        elif startup is StartupMode.LATEST_OFFSET:
+            self._initial = _Position(place=ChangePlace(current_lsn(connection)))
+
+    # --- the snapshot ------------------------------------------------------------------------------------------------
+
+    def _plan_chunks(self, split_id: str, position: Json, known: _Position, budget: ReadBudget) -> SplitRead:
+        view, found = self._opened_view(), self._found
+        assert found is not None
+        views = known.views
+        if not views or views[-1][1] != view.lsn:
+            views = (*views, (known.start, view.lsn))
+        rows = min(budget.records, budget.bytes // _ROW_BYTES)
+        count = max(1, min(MANY_CHUNKS, rows // self._plan.chunk_size))
+        size = min(self._plan.chunk_size, max(1, rows))
+        bounds = view.chunks(known.start, size, count)
+        chunks = len(bounds) - 1
+        share = -(-chunks // max(1, budget.pieces))
+        pieces = tuple(
+            ChunkPiece(view.snapshot, found.chunk_key, tuple(bounds[first : first + share + 1]))
+            for first in range(0, chunks, share)
+        )
+        end = _Position(views, bounds[-1]) if bounds[-1] is not None else self._end_of_snapshot(views)
+        self._note_end(end)
+        return SplitRead(split_id, position, end.to_json(), pieces, chunks * size, chunks * size * _ROW_BYTES)
+
+    def _opened_view(self) -> TableView:
+        if self._view is None:
+            assert self._found is not None
+            self._view = TableView(self._server, self._table, self._found)
+        return self._view
+
+    def _end_of_snapshot(self, views: tuple[View, ...]) -> _Position:
+        """Where changes begin: at the earliest place of the rows; which of them rows have seen, tasks find out."""
+        place = ChangePlace(min(lsn for _, lsn in views))
+        return _Position(views if len(views) > 1 else (), None, place)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def _plan_changes(
+        self, split_id: str, position: Json, known: _Position, budget: ReadBudget, now: int
+    ) -> SplitRead | None:
+        assert known.place is not None
+        if self.is_finished(split_id, position):
+            return None
+        receiver = self._opened_receiver(known.place)
+        stop = self._stop(known)
+        share = receiver.share(known.place, budget.records, budget.bytes, stop)
+        views = known.views if any(lsn > known.place.lsn for _, lsn in known.views) else ()
+        end = _Position(views, None, share.end)
+        if share.runs:
+            self._moved_at = now
+            self._note_end(end)
+            return SplitRead(
+                split_id, position, end.to_json(), self._pieces(share.runs, views), share.count, share.size
+            )
+        if self._moved_at is None:
+            self._moved_at = now
+        is_due = now - self._moved_at >= self._plan.heartbeat or (stop is not None and share.end.lsn >= stop)
+        if share.end == known.place or not is_due:
+            return None
+        self._moved_at = now
+        self._note_end(end)
+        return SplitRead(split_id, position, end.to_json(), ())
+
+    def _note_end(self, end: _Position) -> None:
+        """Note in the state of a snapshot that it is read, as of the manifest that holds its end."""
+        if self._plan.startup is StartupMode.SNAPSHOT and self.is_finished("", end.to_json()):
+            self._state[_FINISHED] = True
+
+    def _opened_receiver(self, place: ChangePlace) -> ReplicationReceiver:
+        if self._receiver is None:
+            if self._view is not None:
+                self._view.close()
+                self._view = None
+            self._receiver = ReplicationReceiver(self._server, self._table, self._state[_SYSTEM], place)
+        return self._receiver
+
+    def _pieces(self, runs: tuple[ChangeRun, ...], views: tuple[View, ...]) -> tuple[ChangePiece, ...]:
+        found = self._found
+        assert found is not None
+        chunk_key = (found.chunk_key, found.chunk_key_type, found.collation)
+        return (ChangePiece(runs, found.key, views, chunk_key),)

