@@ -28,6 +28,7 @@ def _option(key: str, parse: Any, default: Any, reason: str, *older_keys: str) -
     return FlinkOption(key, parse, default, deprecated_keys=older_keys, reason=reason)
 
 
+_SIZED_BY_SPARK: Final = "Spark starts and sizes the processes, by its own settings"
 _CHAINS: Final = "what runs chained follows from the shuffles"
 _NO_BARRIERS: Final = "no barriers travel among the records: an epoch's end is the checkpoint, so nothing is aligned"
 _NO_JAVA_TYPES: Final = "no record is ever a Java object"
@@ -115,6 +116,7 @@ _WITHOUT_SETTERS: Final[dict[str, tuple[tuple[Any, ...], ...]]] = {
         ("python.fn-execution.memory.managed", boolean, True),
     ),
     "what jobs count is counted by batch, and always": (("python.metric.enabled", boolean, True),),
+    _SIZED_BY_SPARK: (("heartbeat.interval", duration, 10_000),),  # and sources have an option heartbeat.interval.ms
     "there is no profiler": (("python.profile.enabled", boolean, False),),
     "workers have the environment of executors": (("python.systemenv.enabled", boolean, True),),
     _CHAINS: (("python.operator-chaining.enabled", boolean, True),),
@@ -278,8 +280,6 @@ FLINK_OPTIONS: Final[dict[str, FlinkOption]] = {
 }
 """All of them by key, the older keys included."""
 
-_SIZED_BY_SPARK: Final = "Spark starts and sizes the processes, by its own settings"
-
 _OF_CLIENTS: Final = "what commands wait for is said by their --timeout"
 _FROM_SNAPSHOT: Final = "every answer is made of a snapshot at once, and the sizes of requests are bounded"
 _NO_PROFILER: Final = "there is no profiler"
@@ -287,7 +287,8 @@ _NO_PROFILER: Final = "there is no profiler"
 FAMILIES: Final[dict[str, str]] = {
     "execution.batch.": _AS_STREAMS,
     "events.": "what happens to a job is logged, and reporters of spans get what takes a time",
-    "heartbeat.": _SIZED_BY_SPARK,
+    "heartbeat.rpc-failure-threshold": _SIZED_BY_SPARK,
+    "heartbeat.timeout": _SIZED_BY_SPARK,
     "high-availability.": "a job that is started again goes on from its checkpoint directory",
     "jobmanager.": _SIZED_BY_SPARK,
     "metrics.fetcher.": "metrics come with what tasks report at the end of an epoch",

@@ -162,8 +162,8 @@ class EmittedRows:
         if cells.are_unchanged.any():
             raise SourceChangedError(
                 f"column {name!r} is missing in an update: PostgreSQL leaves out large values (TOAST) that were not "
-                "changed. Execute ALTER TABLE ... REPLICA IDENTITY FULL, which has it tell the row before as a whole; or "
-                "do not declare the column. This change was told already: start the job without its checkpoints"
+                "changed. Execute ALTER TABLE ... REPLICA IDENTITY FULL, which has it tell the row before as a whole; "
+                "or do not declare the column. This change was told already: start the job without its checkpoints"
             )
         return self.found.texts(cells)
 

@@ -70,7 +70,7 @@ class CapturePlan:
         startup: where it begins.
         chunk_size: how many rows a chunk of the snapshot has.
         is_bounded: whether it ends with what was committed when the job first starts.
-        heartbeat: how often a place without changes is noted, in milliseconds, so that the server can let go of its log.
+        heartbeat: how often a place without changes is noted, in milliseconds: the server can let go of its log then.
     """
 
     startup: StartupMode = StartupMode.INITIAL
@@ -182,8 +182,10 @@ class PostgresEnumerator(SplitEnumerator):
             return
         known = _Position.of(position)
         self._needed = known.lsn
-        if self._receiver is not None and known.place is not None:
-            self._receiver.forget(known.place)
+        if known.place is not None:
+            self._close_view()
+            if self._receiver is not None:
+                self._receiver.forget(known.place)
         if _FINISHED in self._state:
             self.close()
             with closing(self._server.connect(f"source of {self._table}")) as connection:
@@ -227,11 +229,11 @@ class PostgresEnumerator(SplitEnumerator):
         if slot is None:
             if startup is StartupMode.COMMITTED_OFFSET:
                 raise ConfigurationError(
-                    f"'scan.startup.mode' = 'committed-offset' begins where the replication slot {name!r} is, and there "
-                    "is none"
+                    f"'scan.startup.mode' = 'committed-offset' begins where the replication slot {name!r} is, and "
+                    "there is none"
                 )
             slot = create_slot(connection, name)
-        elif startup is not StartupMode.COMMITTED_OFFSET:
+        else:
             slot = take_slot(connection, name, current_lsn(connection), is_own=False)
         if startup is StartupMode.COMMITTED_OFFSET:
             self._initial = _Position(place=ChangePlace(slot.confirmed))
@@ -265,6 +267,12 @@ class PostgresEnumerator(SplitEnumerator):
             assert self._found is not None
             self._view = TableView(self._server, self._table, self._found)
         return self._view
+
+    def _close_view(self) -> None:
+        """Let go of the snapshot, and of the lock that it has on the table."""
+        if self._view is not None:
+            self._view.close()
+            self._view = None
 
     def _end_of_snapshot(self, views: tuple[View, ...]) -> _Position:
         """Where changes begin: at the earliest place of the rows; which of them rows have seen, tasks find out."""
@@ -306,9 +314,7 @@ class PostgresEnumerator(SplitEnumerator):
 
     def _opened_receiver(self, place: ChangePlace) -> ReplicationReceiver:
         if self._receiver is None:
-            if self._view is not None:
-                self._view.close()
-                self._view = None
+            self._close_view()
             self._receiver = ReplicationReceiver(self._server, self._table, self._state[_SYSTEM], place)
         return self._receiver
 

@@ -365,6 +365,7 @@ class ReplicationReceiver:
                 elif not self._take_over(connection):
                     select.select([connection.pgconn.socket], [], [], _WAIT_SECONDS)
                     connection.pgconn.consume_input()
+            self._send_status(connection)
 
     def _begin(self, connection: Connection) -> None:
         """Start the session where the last one ended, or at the first place."""
@@ -462,8 +463,8 @@ class ReplicationReceiver:
             self._refuse(
                 SourceChangedError(
                     f"table {self._table}: the transaction that was committed at {lsn_text(self._open.lsn)} has "
-                    f"{self._to_skip} changes less than before: the publication {self._table.publication!r} was changed "
-                    "while the job had read a part of it. Start the job without its checkpoints"
+                    f"{self._to_skip} changes less than before: the publication {self._table.publication!r} was "
+                    "changed while the job had read a part of it. Start the job without its checkpoints"
                 )
             )
         self._open, self._next = None, ChangePlace(end)

@@ -311,8 +311,8 @@ class PostgresCommitter(Committer):
         ).fetchone()
         if known is None:
             raise CommitRefusedError(
-                f"table {self._table.commits} knows nothing of this job any more: its rows are part of the job's exactly "
-                "once, and must not be removed while it runs"
+                f"table {self._table.commits} knows nothing of this job any more: its rows are part of the job's "
+                "exactly once, and must not be removed while it runs"
             )
         self._check_generation(known[1])
         if known[0] >= epoch:
@@ -333,8 +333,8 @@ class PostgresCommitter(Committer):
             f"{quoted(_NUMBER)} FROM {table.name} WITH NO DATA".encode()
         )
         connection.execute(
-            f"ALTER TABLE {staged} ALTER {quoted(_NUMBER)} SET NOT NULL, ALTER {quoted(_NUMBER)} ADD GENERATED ALWAYS AS "
-            "IDENTITY".encode()
+            f"ALTER TABLE {staged} ALTER {quoted(_NUMBER)} SET NOT NULL, ALTER {quoted(_NUMBER)} ADD GENERATED ALWAYS "
+            "AS IDENTITY".encode()
         )
         self._copy(connection, staged, (*table.columns, _DELETED), files)
         connection.execute(f"ANALYZE {staged}".encode())
@@ -383,8 +383,8 @@ def create_commits(connection: Connection, table: TargetTable) -> None:
     if found == (None,):
         connection.execute(f"SELECT pg_advisory_xact_lock(hashtext({literal(_COMMITS)}))".encode())
         connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {table.commits} (job text, sink text, epoch bigint NOT NULL, generation bigint "
-            "NOT NULL, PRIMARY KEY (job, sink))".encode()
+            f"CREATE TABLE IF NOT EXISTS {table.commits} (job text, sink text, epoch bigint NOT NULL, generation "
+            "bigint NOT NULL, PRIMARY KEY (job, sink))".encode()
         )
 
 
@@ -454,9 +454,9 @@ class PostgresSink(Sink[Any]):
         if known is not None and known[0] > context.restored_epoch:
             raise CheckpointError(
                 f"the checkpoint directory is at epoch {context.restored_epoch}, but table {table} has the output of "
-                f"this job up to epoch {known[0]}: the directory is an old copy, or newer checkpoints were removed, and "
-                "going on would write that output again. Put the newest checkpoint directory back; or start a new job, "
-                "with a checkpoint directory of its own"
+                f"this job up to epoch {known[0]}: the directory is an old copy, or newer checkpoints were removed, "
+                "and going on would write that output again. Put the newest checkpoint directory back; or start a new "
+                "job, with a checkpoint directory of its own"
             )
 
     def _table(self, input_type: TypeInformation) -> TargetTable:

@@ -107,7 +107,7 @@ class PostgresSource(Source[Any]):
         checked = PostgresCdc("postgres-cdc").read_options({key: str(value) for key, value in options.items()})
         if not isinstance(record_type, RowTypeInfo):
             raise InvalidTypeError(
-                f"a PostgresSource gives rows with named fields, not {record_type}: use Types.ROW_NAMED with the columns"
+                f"a PostgresSource gives rows with named fields, not {record_type}: use Types.ROW_NAMED"
             )
         columns = dict(zip(record_type.field_names, (each.logical_type for each in record_type.types), strict=True))
         for name, kind in columns.items():

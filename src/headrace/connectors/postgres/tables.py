@@ -68,8 +68,8 @@ class CapturedTable:
             if name not in given:
                 raise SourceChangedError(
                     f"table {self}: column {name!r} is not in its changes any more: it was dropped or renamed, or the "
-                    f"publication {self.publication!r} leaves it out. Declare the columns that there are, and start the "
-                    "job without its checkpoints"
+                    f"publication {self.publication!r} leaves it out. Declare the columns that there are, and start "
+                    "the job without its checkpoints"
                 )
             try:
                 check_type(name, kind, given[name].type_id)
@@ -96,8 +96,8 @@ class CapturedTable:
         missing = [name for name in self.primary_key if name not in identity]
         if missing and not has_whole_rows:
             raise ConfigurationError(
-                f"table {self}: deletions are told without column {missing[0]!r} of the PRIMARY KEY, since it is not in "
-                f"the replica identity: execute ALTER TABLE {self.name} REPLICA IDENTITY FULL"
+                f"table {self}: deletions are told without column {missing[0]!r} of the PRIMARY KEY, since it is not "
+                f"in the replica identity: execute ALTER TABLE {self.name} REPLICA IDENTITY FULL"
             )
 
 
@@ -147,13 +147,13 @@ def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
             check_type(name, kind, columns[name][0])
         _check_identity_in_catalog(connection, table, oid, identity, key)
     chunk_key = table.chunk_key or next(iter(key), None)
-    if chunk_key is None or chunk_key not in columns:
+    if chunk_key is None:
         raise ConfigurationError(
             f"table {table} has no primary key: name a column by which its rows can be read in parts, by "
             "'scan.incremental.snapshot.chunk.key-column'"
-            if table.chunk_key is None
-            else f"table {table} has no column {table.chunk_key!r} to read its rows in parts{alike(table.chunk_key, columns)}"
         )
+    if chunk_key not in columns:
+        raise ConfigurationError(f"table {table} has no column {chunk_key!r}{alike(chunk_key, columns)}")
     return FoundTable(key, chunk_key, *columns[chunk_key][1:])
 
 
@@ -185,9 +185,9 @@ def _columns(connection: Connection, oid: int) -> dict[str, tuple[int, str, str]
 
 def _index_columns(connection: Connection, oid: int, what: str) -> tuple[str, ...]:
     rows = connection.execute(
-        "SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, place) "
-        f"JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE i.indrelid = %s AND i.{what} "
-        "ORDER BY k.place",
+        "SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(attnum, "
+        f"place) JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE i.indrelid = %s AND "
+        f"i.{what} ORDER BY k.place",
         (oid,),
     )
     return tuple(name for (name,) in rows)
@@ -285,17 +285,17 @@ def find_slot(connection: Connection, name: str) -> Slot | None:
     """
     with telling(f"replication slot {name!r}"):
         found = connection.execute(
-            "SELECT plugin::text, database = current_database(), wal_status::text, confirmed_flush_lsn::text, "
-            "active_pid FROM pg_replication_slots WHERE slot_name = %s",
+            "SELECT plugin::text, database::text, current_database()::text, wal_status::text, "
+            "confirmed_flush_lsn::text, active_pid FROM pg_replication_slots WHERE slot_name = %s",
             (name,),
         ).fetchone()
     if found is None:
         return None
-    plugin, is_here, status, confirmed, pid = found
-    if plugin != PLUGIN or not is_here:
+    plugin, database, here, status, confirmed, pid = found
+    if plugin != PLUGIN or database != here:
         raise ConfigurationError(
-            f"replication slot {name!r} is one of another database, or of the plugin {plugin} instead of {PLUGIN}: "
-            "give another 'slot.name'"
+            f"replication slot {name!r} is one of database {database!r} and of plugin {plugin!r}, and not of {here!r} "
+            f"and {PLUGIN!r}: give another 'slot.name'"
         )
     if status == "lost" or confirmed is None:
         raise SourceChangedError(

@@ -208,6 +208,11 @@ def _rounded(text: str, step: Decimal) -> Decimal:
         return value.quantize(step, ROUND_HALF_UP)
 
 
+def _times(texts: pa.Array, kind: LogicalType) -> pa.Array:
+    days = pc.binary_join_element_wise(pa.scalar("1970-01-01"), texts, " ")
+    return days.cast(pa.timestamp("us")).cast(kind.arrow_type)
+
+
 def _moments(texts: pa.Array, kind: LogicalType) -> pa.Array:
     """Points in time; digits beyond those of the type are cut off."""
     assert isinstance(kind, AtomicType)
@@ -234,7 +239,8 @@ _CONVERTERS: Final[Mapping[TypeRoot, _ConvertAs]] = {
     **dict.fromkeys(_TEXTS, _same),
     TypeRoot.BOOLEAN: _booleans,
     **dict.fromkeys((TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT), _cast),
-    **dict.fromkeys((TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DATE, TypeRoot.TIME), _cast),
+    **dict.fromkeys((TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DATE), _cast),
+    TypeRoot.TIME: _times,
     TypeRoot.DECIMAL: _decimals,
     **dict.fromkeys((TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ), _moments),
     **dict.fromkeys((TypeRoot.BINARY, TypeRoot.VARBINARY), _bytes),

