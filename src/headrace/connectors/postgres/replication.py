@@ -163,7 +163,7 @@ class ReplicationReceiver:
         self._confirmed = start.lsn
         # Of the session
         self._next = start
-        self._to_skip = 0
+        self._to_skip = start.changes
         self._has_skipped = False
         self._open: Begin | None = None
         self._current: dict[int, Relation] = {}
@@ -205,7 +205,8 @@ class ReplicationReceiver:
             end = self._end_of_share(first, limit, records, size)
             if end > first:
                 return self._cut(first, end)
-            if first < self._first + len(self._messages) or self._is_divided:
+            is_within = place.changes > 0 and (self._to_skip > 0 or self._open is not None)
+            if first < self._first + len(self._messages) or self._is_divided or is_within:
                 return ChangeShare((), place)
             reached = self._reached if stop is None else min(stop, self._reached)
             return ChangeShare((), ChangePlace(max(place.lsn, reached)))
