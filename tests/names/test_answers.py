@@ -43,6 +43,7 @@ PUBLIC = [
     "headrace.datastream.formats.schema_registry",
     "headrace.datastream.connectors.datagen",
     "headrace.datastream.connectors.log",
+    "headrace.datastream.connectors.postgres",
     "headrace.datastream.connectors.socket",
     "headrace.datastream.lookup",
     "headrace.datastream.quality",
