@@ -6,17 +6,17 @@ import json
 import os
 import signal
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.server.client import RestClientError
-from tests.server.clusters import Cluster, processes_of
+from tests.server.clusters import PROGRAM, Cluster, processes_of
 from tests.server.serving import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -42,11 +42,54 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
         assert "numbers job" in page.read().decode()
     [place] = cluster.rest.get("taskmanagers")["taskmanagers"]
     assert "starts afresh" in cluster.rest.log("taskmanagers", place["id"], "log")[0]
+    assert cluster.rest.get("jobs", job, "lineage")["sources"][0]["name"] == "numbers"
+    assert cluster.rest.get("jobs", job, "topics") == {"places": []}
+    with urllib.request.urlopen(f"{cluster.service.address}/dashboard/jobs/{job}/logs/log", timeout=20) as page:
+        assert "starts afresh" in page.read().decode()
     assert len(processes_of(storage)) == 1
     cluster.rest.ask("PATCH", ("jobs", job))
     cluster.wait_for(job, "CANCELED")
     assert processes_of(storage) == []
     assert "was cancelled" in cluster.rest.log("jobs", job, "logs", "log")[0]
+    cluster.service.stop()
+
+
+TALKATIVE = """
+import threading
+import time
+
+def talk():
+    for number in range(1 << 30):
+        print("line", number, flush=True)
+        time.sleep(0.001)
+
+threading.Thread(target=talk, daemon=True).start()
+"""
+
+
+@pytest.mark.slow
+def test_logs_are_put_aside_and_read_as_one(storage: Path) -> None:
+    cluster = Cluster(storage, **{"headrace.log.max-file-size": "2 kb", "env.log.max": "3"})
+    wait_for(lambda: cluster.service.dispatcher.leads)
+    job = cluster.run(TALKATIVE + PROGRAM)
+    cluster.wait_for(job, "RUNNING")
+    [process] = processes_of(storage)
+    folder = Path(os.readlink(f"/proc/{process}/cwd"))
+    wait_for((folder / "stdout.3").exists)
+    assert not (folder / "stdout.4").exists()
+    text, position = cluster.rest.log("jobs", job, "logs", "stdout")
+    numbers = [int(line.split()[1]) for line in text.splitlines()[1:-1]]
+    assert numbers == sorted(set(numbers))
+    more, _ = wait_for(
+        lambda: found if (found := cluster.rest.log("jobs", job, "logs", "stdout", after=position))[0] else None
+    )
+    following = [int(line.split()[1]) for line in more.splitlines()[1:-1]]
+    assert following == sorted(set(following))
+    assert min(following, default=1 << 30) > max(numbers)
+    cluster.rest.ask("PATCH", ("jobs", job))
+    cluster.wait_for(job, "CANCELED")
+    kept, _ = cluster.rest.log("jobs", job, "logs", "stdout")
+    assert int(kept.splitlines()[-2].split()[1]) > max(numbers)
     cluster.service.stop()
 
 

@@ -18,6 +18,7 @@ from headrace.server.dashboard.job_view import (
     JobView,
     OperatorView,
     SplitView,
+    StateView,
     StatusView,
     SubtaskView,
 )
@@ -55,6 +56,10 @@ def failure(epoch: int = 7, age: int = 1_000, **more: Any) -> FailureView:
     message = "operator 'parse' (uid parse, subtask 2) failed\n  ValueError: no date\n  at job.py:12 in map"
     known = {"restart_in": 1.0, "operator": "parse", "uid": "parse", "subtask": 2, "record": "'12,x'", "executor": None}
     return FailureView(1, NOW - age, epoch, "UserFunctionError", message, **{**known, **more}, labels={})
+
+
+def state(bytes_: int, growth: float | None) -> StateView:
+    return StateView("loyalty", "loyalty", "history", "keyed", bytes_, (bytes_,), growth)
 
 
 SLOW = split(3, NOW - 60_000, is_slowest=True, read_at=NOW - 50_000)
@@ -115,6 +120,14 @@ PROCESS_FAILED = replace(
             "“sum” is at its limit: 95% busy",
         ),
         (job(operators=(operator("out", role="Data Sink", pending_commits=4),)), "attention", "output of 4 epochs"),
+        (
+            job(running_epoch=5, running_since=NOW - 120_000, at_work=("job.py:7 in map", "job.py:9 in call")),
+            "problem",
+            "It is in a function of the program, job.py:7 in map, and 1 more",
+        ),
+        (job(running_epoch=5, running_since=NOW - 120_000, runtime="Spark, master local[2]"), "problem", "Spark's UI"),
+        (job(states=(state(100 << 20, 50_000.0),)), "note", "“history” of “loyalty” has 100.0 MB, and 2.9 MB more"),
+        (job(history=(StatusView("CREATED", NOW - 60_000),)), "note", "has not begun for 1 min 00 s"),
         (job(watermark=MAX_WATERMARK), "note", "The input has come to its end"),
         (job(watermark=MIN_WATERMARK, completed=9, splits=(split(0, MIN_WATERMARK),)), "note", "from orders[0]"),
     ],
@@ -132,6 +145,8 @@ def test_a_fault_stands_out(seen: JobView, severity: str, told: str) -> None:
         job(),
         job(failures=(failure(age=3_600_000),)),
         job(running_epoch=5, running_since=NOW - 5_000),
+        job(states=(state(100 << 20, 5_000.0), state(1 << 20, 50_000.0), state(1 << 30, None))),
+        job(history=(StatusView("CREATED", NOW - 5_000),)),
         job(epochs=(epoch(committing=0.1, operating=1.0),) * 9),
         job(splits=(replace(SLOW, is_idle=True), *OTHERS)),
         job(splits=(replace(SLOW, pending_records=100), *OTHERS)),

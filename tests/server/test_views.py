@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.common import Configuration, Types
 from headrace.common.logs import TextFormatter
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.server import at_work
 from headrace.server.client import RestClientError
 from headrace.server.routes import ROUTES
 from tests.server.serving import wait_for
@@ -138,6 +142,34 @@ def test_a_checkpoint_before_a_rescale_has_the_subtasks_of_then(served: Served) 
         assert told["state_size"] == epoch.state_bytes
         found.add(len(told["subtasks"]))
     assert found == {1, 2}
+
+
+def test_the_line_that_an_epoch_is_stuck_in_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_work, "_LONG_SECONDS", 0.0)
+    configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1], Types.LONG()).map(stuck, Types.LONG()).name("stuck").print()
+    client = env.execute_async("stuck job")
+    served.serve(client, {})
+    try:
+        (job,) = wait_for(lambda: served.rest.get("jobs")["jobs"])
+        told = wait_for(lambda: served.rest.get("jobs", job["id"], "archive")["at_work"])
+        assert [line.rpartition("/")[2] for line in told] == [f"test_views.py:{LINE} in stuck"]
+    finally:
+        FREE.set()
+        client.get_job_execution_result().result(timeout=60)
+    assert served.rest.get("jobs", job["id"], "archive")["at_work"] == []
+
+
+FREE = threading.Event()
+
+
+def stuck(number: int) -> int:
+    FREE.wait()
+    return number
+
+
+LINE = stuck.__code__.co_firstlineno + 1
 
 
 def test_lineage_names_what_is_read_and_written(served: Served) -> None:

@@ -102,6 +102,22 @@ def of_traceback(traceback: TracebackType | None) -> CallSite | None:
     return own or other
 
 
+def of_function_at_work(frame: FrameType | None) -> CallSite | None:
+    """The line of the program's function that a thread of headrace is in; None where it is in none.
+
+    What only calls headrace is no such function: further out there has to be a frame of headrace's that has called it.
+    """
+    found: CallSite | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if found is not None and is_of_headrace(file):
+            return found
+        if found is None and is_of_program(file):
+            found = CallSite(file, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return None
+
+
 def of_function(function: Any) -> CallSite | None:
     """The line at which a function, a method or a partial is defined; None where it is no function of Python."""
     while isinstance(function, functools.partial):

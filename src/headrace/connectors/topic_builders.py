@@ -250,6 +250,11 @@ class TopicSource(Source[T_co]):
         """The logs and clusters that its topics are in; empty where they are known only while it runs."""
         return ()
 
+    @property
+    def group(self) -> str | None:
+        """The consumer group that it tells how far it has come; None for none."""
+        return None
+
     def check_schemas(self) -> Iterator[SchemaCheck]:
         topics = [dataset.name.rpartition("/")[2] for dataset in self.datasets]
         for schema, part in ((self._schema.key, "key"), (self._schema.value, "value")):

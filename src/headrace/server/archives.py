@@ -31,16 +31,21 @@ class ToldJob:
         configuration: its configuration, with secrets masked.
         place: where it runs, or has run: ``host`` and ``tm_id``.
         lineage: its datasets and their flow; None where they are not told.
+        at_work: the lines of the program that are at work, where an epoch takes long.
     """
 
     snapshot: JobSnapshot
     configuration: Configuration
     place: Mapping[str, str]
     lineage: Mapping[str, Any] | None = None
+    at_work: tuple[str, ...] = ()
 
 
 def to_document(
-    snapshot: JobSnapshot, configuration: Configuration, lineage: Mapping[str, Any] | None
+    snapshot: JobSnapshot,
+    configuration: Configuration,
+    lineage: Mapping[str, Any] | None,
+    at_work: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """What a process tells of its job, as JSON has it."""
     return {
@@ -48,6 +53,7 @@ def to_document(
         "configuration": masked(configuration.to_dict()),
         "place": driver_place(),
         "lineage": lineage,
+        "at_work": at_work,
     }
 
 
@@ -61,7 +67,8 @@ def of_document(document: Mapping[str, Any]) -> ToldJob:
         raise HeadraceError("there is no status of a job in it")
     snapshot = snapshot_of_document(document[_STATUS])
     configuration = Configuration.from_dict(document["configuration"])
-    return ToldJob(snapshot, configuration, document["place"], document.get("lineage"))
+    at_work = tuple(document.get("at_work", ()))
+    return ToldJob(snapshot, configuration, document["place"], document.get("lineage"), at_work)
 
 
 def write_archive(folder: Folder, told: Mapping[str, Any]) -> None:

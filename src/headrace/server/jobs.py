@@ -16,6 +16,7 @@ from headrace.plan.job_plan import JobPlan
 from headrace.plan.plan_document import is_described
 from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.savepoint.metadata import SavepointFormat
+from headrace.server.at_work import lines_at_work
 from headrace.server.errors import RestError, check_id, conflict, not_found
 from headrace.server.job_metrics import JobMetrics
 from headrace.server.models.topics import JobTopics
@@ -142,6 +143,10 @@ class ServedJob:
         if job.plan is None or job.status.is_terminal_state():
             return JobTopics(())
         return self._topics.report(job.plan)
+
+    def at_work(self) -> tuple[str, ...]:
+        """The lines of the program that are at work, where an epoch takes long and runs in this process."""
+        return lines_at_work(self.snapshot(), time.time_ns() // 1_000_000)
 
     def record_cancel(self) -> None:
         """Somebody is about to cancel it: see to it that this is not forgotten, whatever becomes of this process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.common.configuration import Configuration
@@ -12,6 +13,7 @@ from headrace.common.logs import get_logger
 from headrace.common.masking import without_secrets
 from headrace.connectors.topic_builders import TopicSink, TopicSource
 from headrace.connectors.topic_state import (
+    GroupHealth,
     GroupReport,
     TopicMonitor,
     TopicReport,
@@ -55,11 +57,12 @@ class TopicsWatch:
         self._next = 0.0
         self._looking: threading.Thread | None = None
 
-    def report(self, used: Collection[str]) -> TopicsInfo:
+    def report(self, used: Collection[str], own: Collection[str]) -> TopicsInfo:
         """What the last two looks have shown.
 
         Args:
             used: the topics that come first.
+            own: the groups of the job, which have no members though it reads.
         """
         self._look_again().join(_WAITED_SECONDS)
         states, error = self._states, self._error
@@ -73,7 +76,7 @@ class TopicsWatch:
             self._looked_at,
             without_secrets(error),
             told[:_MOST_TOPICS],
-            [_group(each) for each in groups[:_MOST_GROUPS]],
+            [_group(each, own) for each in groups[:_MOST_GROUPS]],
         )
 
     def _look_again(self) -> threading.Thread:
@@ -114,8 +117,10 @@ def _topic(report: TopicReport, used: Collection[str], *, has_rate: bool) -> Top
     )
 
 
-def _group(report: GroupReport) -> GroupInfo:
-    return GroupInfo(report.group, report.topic, report.members, report.lag, report.health.value)
+def _group(report: GroupReport, own: Collection[str]) -> GroupInfo:
+    is_own = report.group in own
+    health = GroupHealth.OK if is_own and report.health is GroupHealth.ALONE else report.health
+    return GroupInfo(report.group, report.topic, report.members, report.lag, health.value, is_own)
 
 
 class TopicsOfJob:
@@ -136,17 +141,28 @@ class TopicsOfJob:
         with self._lock:
             known = {place: self._watches.get(place) or TopicsWatch(place, self._options) for place in places}
             self._watches = known
-        return JobTopics([watch.report(places[place]) for place, watch in known.items()])
+        return JobTopics([watch.report(places[place].topics, places[place].groups) for place, watch in known.items()])
 
 
-def _places(plan: JobPlan) -> dict[TopicsPlace, set[str]]:
-    """Where the topics are, and which of them the job uses."""
-    found: dict[TopicsPlace, set[str]] = {}
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What a job uses in a place: topics, and groups that it tells how far it has come."""
+
+    topics: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+
+
+def _places(plan: JobPlan) -> dict[TopicsPlace, _Used]:
+    """Where the topics are, and what of that the job uses."""
+    found: dict[TopicsPlace, _Used] = {}
     for operator in plan.operators():
         spec = operator.node.spec
         end = spec.source if isinstance(spec, SourceSpec) else spec.sink if isinstance(spec, SinkSpec) else None
         if isinstance(end, TopicSource | TopicSink):
             names = {dataset.name.rpartition("/")[2] for dataset in end.datasets}
             for place in end.places:
-                found.setdefault(place, set()).update(names)
+                used = found.setdefault(place, _Used())
+                used.topics.update(names)
+                if isinstance(end, TopicSource) and end.group is not None:
+                    used.groups.add(end.group)
     return found

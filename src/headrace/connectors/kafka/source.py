@@ -370,6 +370,10 @@ class KafkaSource(TopicSource[T_co]):
         return (kafka_place(self._settings),)
 
     @property
+    def group(self) -> str | None:
+        return self._settings.properties.get("group.id")
+
+    @property
     def datasets(self) -> tuple[LineageDataset, ...]:
         return topic_datasets(kafka_namespace(self._settings.servers), self._plan.subscription.names)
 

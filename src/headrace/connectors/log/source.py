@@ -279,6 +279,10 @@ class LogSource(TopicSource[T_co]):
         return (log_place(self._location),)
 
     @property
+    def group(self) -> str | None:
+        return self._group
+
+    @property
     def datasets(self) -> tuple[LineageDataset, ...]:
         return log_datasets(self._location, self._plan.subscription.names)
 

@@ -148,6 +148,7 @@ class ManagedJob(ServedJob):
         self._claimed_by: float | None = None
         self._looked_at = 0.0
         self._look_lock = threading.Lock()
+        self._at_work: tuple[str, ...] = ()
         self._is_given_up = record.is_cancelled
         self._killed_at: float | None = None
         self._crashes = 0
@@ -469,6 +470,7 @@ class ManagedJob(ServedJob):
             if self._process is process:
                 self.told = replace(told.snapshot, restarts=told.snapshot.restarts + self._crashes)
                 self.describe(told.configuration, told.place, told.lineage)
+                self._at_work = told.at_work
         finally:
             self._look_lock.release()
 
@@ -483,6 +485,9 @@ class ManagedJob(ServedJob):
                     logs.write(self._kept_name(name), [kept.text.encode(errors="replace")])
         except OSError as error:
             logger.warning("job %s: its logs cannot be kept: %s", self.record.name, error)
+
+    def at_work(self) -> tuple[str, ...]:
+        return self._at_work if self.told.running is not None else ()
 
     def topics(self) -> JobTopics:
         client = self.client()

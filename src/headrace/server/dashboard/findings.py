@@ -25,8 +25,15 @@ AHEAD_MILLIS: Final = 10_000
 
 _LONG_EPOCH_SECONDS: Final = 30.0
 
+_LONG_START_SECONDS: Final = 30.0
+
 _LONG_ENOUGH_SECONDS: Final = 0.5
 """The mean time of epochs from which on it matters where it goes: with little to do epochs are short."""
+
+_LARGE_STATE_BYTES: Final = 64 << 20
+_SECONDS_OF_HOUR: Final = 3_600.0
+_YOUNG_SECONDS: Final = 600.0
+"""A state of so many bytes that doubles within an hour is told of; in the first minutes of a run it is only noted."""
 
 _AT_ITS_LIMIT: Final = 0.8
 _LARGE_SHARE: Final = 0.3
@@ -68,6 +75,18 @@ def findings(job: JobView) -> list[Finding]:
 def first_line(text: str) -> str:
     """The first line of a message that has something in it."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _begins(job: JobView) -> Iterator[Finding]:
+    """A job that has not begun for a while."""
+    seconds = (job.now - job.started) / 1000
+    if job.status == "CREATED" and seconds > _LONG_START_SECONDS:
+        yield Finding(
+            NOTE,
+            f"The job has not begun for {wording.span(seconds)}",
+            "Its program has not come to execute() yet, Spark starts, or the machine is busy: its log says which.",
+            "failures",
+        )
 
 
 def _failures(job: JobView) -> Iterator[Finding]:
@@ -134,12 +153,7 @@ def _epochs(job: JobView) -> Iterator[Finding]:
         seconds = (job.now - job.running_since) / 1000
         usual = median(each.reading + each.shuffling + each.operating for each in job.epochs) if job.epochs else 0.0
         if seconds > max(_LONG_EPOCH_SECONDS, 5 * usual):
-            detail = (
-                f"The last ones took {wording.span(usual)}. A function waits for a service, a task is stuck, or the "
-                "cluster has no room: Spark's UI and a thread dump (REST: /jobmanager/thread-dump) say where."
-                if job.epochs
-                else "It is the first one of this run: Spark may still start executors, or a function is stuck."
-            )
+            detail = _long_epoch(job, usual)
             yield Finding(PROBLEM, f"Epoch {job.running_epoch:,} runs for {wording.span(seconds)}", detail, "epochs")
     total = sum(map(_seconds, job.epochs))
     if len(job.epochs) < 5 or total < _LONG_ENOUGH_SECONDS * len(job.epochs):
@@ -152,6 +166,23 @@ def _epochs(job: JobView) -> Iterator[Finding]:
     for what, share in shares.items():
         if share > _LARGE_SHARE:
             yield Finding(ATTENTION, f"{share:.0%} of the time goes to {_PARTS[what]}", _ADVICE[what], "epochs")
+
+
+def _long_epoch(job: JobView, usual: float) -> str:
+    """Why an epoch may take long, and where it is if that is known."""
+    told = f"The last ones took {wording.span(usual)}. " if job.epochs else "It is the first one of this run. "
+    if job.at_work:
+        more = f", and {len(job.at_work) - 1} more" if len(job.at_work) > 1 else ""
+        return f"{told}It is in a function of the program, {job.at_work[0]}{more}: that is slow, waits, or is stuck."
+    if job.runtime.startswith("Spark"):
+        return (
+            f"{told}A function waits for a service, a task is stuck, or the cluster has no room"
+            f"{'' if job.epochs else ', or still starts executors'}: Spark's UI says where."
+        )
+    return (
+        f"{told}No function of the program is at work: much is read at once, storages are slow, or the machine is "
+        "busy. A thread dump (REST: /jobmanager/thread-dump) of the job's process says more."
+    )
 
 
 _PARTS: Final = {
@@ -253,6 +284,23 @@ def _skew(operator: OperatorView) -> tuple[int, float] | None:
     return (numbers.index(greatest), greatest / total) if greatest > limit else None
 
 
+def _growing_state(job: JobView) -> Iterator[Finding]:
+    """A state that would be twice as large within the hour."""
+    if job.is_over:
+        return
+    for state in job.states:
+        growth = state.growth or 0.0
+        if state.bytes >= _LARGE_STATE_BYTES and growth * _SECONDS_OF_HOUR >= state.bytes:
+            yield Finding(
+                ATTENTION if job.seconds > _YOUNG_SECONDS else NOTE,
+                f"State grows: “{state.name}” of “{state.operator}” has {wording.size(state.bytes)}, and "
+                f"{wording.size(round(growth * 60))} more each minute",
+                "A job that has just begun fills its state. Else keys come and none goes: give the state a time to "
+                "live, or what is stored for a key bounds.",
+                "state",
+            )
+
+
 def _backlog(job: JobView) -> Iterator[Finding]:
     pending = [each for each in job.trend.pending[-20:] if each is not None]
     if job.is_over or len(pending) < 10:
@@ -321,11 +369,13 @@ def _commits(job: JobView) -> Iterator[Finding]:
 
 _LOOKS: Final[Sequence[Callable[[JobView], Iterable[Finding]]]] = (
     _held,
+    _begins,
     _failures,
     _epochs,
     _silent_splits,
     _operators,
     _commits,
+    _growing_state,
     _backlog,
     _losses,
     _waiting,

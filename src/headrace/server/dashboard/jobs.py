@@ -125,7 +125,7 @@ class DashboardJobs:
         known = self._known.get(snapshot.job_id)
         if known is not None and known[0] is snapshot and moment - known[1] <= _FRESH_SECONDS:
             return known[2]
-        view = job_view(snapshot, job.configuration, time.time_ns() // 1_000_000)
+        view = job_view(snapshot, job.configuration, time.time_ns() // 1_000_000, job.at_work())
         others = [each for each in self._known.items() if each[0] != snapshot.job_id]
         self._known = {**dict(others[-_MOST_KEPT:]), snapshot.job_id: (snapshot, moment, view)}
         return view

@@ -76,13 +76,14 @@ _KINDS: Final[Mapping[str, str]] = {
 """By the prefix of a store, what kind of state it holds."""
 
 
-def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobView:
+def job_view(job: JobSnapshot, configuration: Configuration, now: int, at_work: tuple[str, ...] = ()) -> JobView:
     """All that pages show of a job.
 
     Args:
         job: what is known of it.
         configuration: what it was submitted with.
         now: the time, in milliseconds since 1970.
+        at_work: the lines of the program that are at work, where an epoch takes long.
     """
     latest, start, end, plan = job.latest, job.start, job.end, job.plan
     last = job.history[-1].time if job.status.is_terminal_state() else now
@@ -121,6 +122,7 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int) -> JobVie
         state_bytes=0 if latest is None else latest.state_bytes,
         running_epoch=None if job.running is None else job.running.epoch,
         running_since=0 if job.running is None else job.running.time,
+        at_work=at_work,
         held_epoch=None if job.held is None else job.held.epoch,
         held_for=() if job.held is None else tuple(job.held.violations.values()),
         retry_in=None if job.failure is None else job.failure.retry_in,

@@ -58,11 +58,13 @@ class PlaceView:
     Attributes:
         info: what was seen of it.
         users: by the name of a topic, the jobs that read or write it.
+        own_groups: the groups of jobs here, as these tell of them, by group and topic.
         readers: the jobs that read there.
     """
 
     info: TopicsInfo
     users: dict[str, list[TopicUser]] = field(default_factory=dict)
+    own_groups: dict[tuple[str, str], GroupInfo] = field(default_factory=dict)
     readers: list[ReaderView] = field(default_factory=list)
 
     @property
@@ -74,7 +76,8 @@ class PlaceView:
     @property
     def groups(self) -> Sequence[GroupInfo]:
         """Return the consumer groups, those first that something is wrong with."""
-        return sorted(self.info.groups, key=lambda group: (group.health == "ok", -group.lag, group.group))
+        known = [self.own_groups.get((group.group, group.topic), group) for group in self.info.groups]
+        return sorted(known, key=lambda group: (group.health == "ok", -group.lag, group.group))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ def _asked(job: ServedJob) -> JobTopics | str:
 def _add_job(place: PlaceView, info: TopicsInfo, job: JobView, lineage: Mapping[str, Any] | None) -> None:
     """Tell which of the topics a job reads and writes, and how far it has come."""
     used = {topic.name for topic in info.topics if topic.is_used}
+    place.own_groups |= {(group.group, group.topic): group for group in info.groups if group.is_own}
     for ends, verb in (("sources", "reads"), ("sinks", "writes")):
         for end in () if lineage is None else lineage[ends]:
             topics = sorted(_names(end) & used)

@@ -132,7 +132,7 @@ def job_status(request: RestRequest) -> JobStatusInfo:
 def job_archive(request: RestRequest) -> dict[str, Any]:
     """Return all that is known of a job, as archives have it; secrets are masked."""
     served = request.job()
-    return to_document(served.snapshot(), served.configuration, served.lineage())
+    return to_document(served.snapshot(), served.configuration, served.lineage(), served.at_work())
 
 
 def job_log(request: RestRequest) -> TextFile:

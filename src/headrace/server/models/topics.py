@@ -39,6 +39,7 @@ class GroupInfo:
         members: the number of its members, which may read other topics.
         lag: the records that it has not read.
         health: ``ok``, ``falls behind``, ``nobody reads`` or ``has lost records``.
+        is_own: whether the job tells it how far it has come; such a group has no members.
     """
 
     group: str
@@ -46,6 +47,7 @@ class GroupInfo:
     members: int
     lag: int
     health: str
+    is_own: bool
 
 
 @model
