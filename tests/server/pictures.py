@@ -73,26 +73,54 @@ def shown(browser: Browser, wrong: str, seconds: float) -> None:
             client.trigger_savepoint().result(timeout=60)
         time.sleep(seconds)
         address = f"{served.server.address}/dashboard/jobs/{client.get_job_id()}"
+        names = [[str(folder), "/data/shop"], [folder.name, "shop"], [str(HERE), "."], [gethostname(), "worker-1"]]
         for width, height, scheme, take in _WINDOWS[wrong]:
             with page_of(browser, width, height, color_scheme=scheme) as visit:
                 visit.page.goto(address)
                 visit.page.wait_for_selector("canvas")
-                visit.page.wait_for_timeout(1_500)
-                visit.page.click("#pause")
-                visit.page.wait_for_timeout(500)
-                visit.page.evaluate(
-                    ANYWHERE, [[str(folder), "/data/shop"], [str(HERE), "."], [gethostname(), "worker-1"]]
-                )
+                _stand_still(visit.page, names)
                 take(visit.page)
+                for shown_as, place in _PAGES.get((wrong, width), {}).items():
+                    visit.page.goto(place(visit.page, address))
+                    _stand_still(visit.page, names)
+                    picture(visit.page, shown_as, "main", 760)
                 visit.errors.clear()
         running.cancel_all()
         orders.close()
         served.server.close()
 
 
+def _stand_still(page: Page, names: list[list[str]]) -> None:
+    """Have a page show what it shows, with other names for what is of this machine."""
+    page.wait_for_timeout(1_500)
+    if page.locator("#pause").is_visible():
+        page.click("#pause")
+        page.wait_for_timeout(500)
+    page.evaluate(ANYWHERE, names)
+
+
+def _newest_checkpoint(page: Page, address: str) -> str:
+    page.goto(address)
+    link = page.locator("#epochs-table th a").first.get_attribute("href") or ""
+    return address.partition("/dashboard")[0] + link
+
+
+def _topics(page: Page, address: str) -> str:
+    place = f"{address.partition('/dashboard')[0]}/dashboard/topics"
+    page.goto(place)
+    page.wait_for_timeout(8_000)  # rates are there from the second look on
+    return place
+
+
+_PAGES: dict[tuple[str, int], dict[str, Any]] = {
+    ("nothing", 1280): {"dashboard-checkpoint": _newest_checkpoint, "dashboard-topics": _topics},
+}
+"""Other pages than that of the job, by what is wrong with it and the width of the window."""
+
+
 def _whole(page: Page) -> None:
     picture(page, "dashboard-job")
-    for section in ("epochs", "event-time", "state"):
+    for section in ("epochs", "event-time", "state", "lineage"):
         picture(page, f"dashboard-{section}", f"#{section}", 760)
     page.click("#do-stop")
     page.wait_for_selector("dialog[open]")

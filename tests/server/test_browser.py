@@ -136,11 +136,19 @@ def test_pages_fit_and_can_be_read(browser: Browser, shop: tuple[Served, str], w
     window, place = opened(browser, served, job, width=width, color_scheme=scheme)
     with window as visit:
         page = visit.page
-        for path in (place, "/dashboard", "/dashboard/jobs/none", f"{place}/actions/savepoint"):
-            page.goto(path)
+        pages = ("/dashboard", "/dashboard/topics", "/dashboard/jobs/none", f"{place}/actions/savepoint")
+        for path in (place, *pages, f"{place}/checkpoints/{newest(served, job)}"):
+            answer = page.goto(path)
+            assert answer is not None
+            assert answer.ok or path.endswith("none"), path
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
             assert page.evaluate(CONTRASTS) == [], path
             assert page.evaluate(NAMELESS) == [], path
+
+
+def newest(served: Served, job: str) -> int:
+    """The number of the newest checkpoint."""
+    return int(served.rest.get("jobs", job, "checkpoints")["latest"]["completed"]["id"])
 
 
 @pytest.mark.slow

@@ -72,7 +72,10 @@ def checkpoint_view(job: JobSnapshot, configuration: Configuration, number: str)
     """
     index = next((i for i, each in enumerate(job.epochs) if str(each.epoch) == number[:_LONGEST_NUMBER]), None)
     if index is None:
-        raise not_found(f"nothing is known of checkpoint {number[:_LONGEST_NUMBER]}: only the last ones are told of")
+        newest = f", and {job.epochs[-1].epoch} is the newest" if job.epochs else ""
+        raise not_found(
+            f"nothing is known of checkpoint {number[:_LONGEST_NUMBER]}: only the last ones are told of{newest}"
+        )
     epoch = job.epochs[index]
     before = job.epochs[index - 1] if index else None
     after = job.epochs[index + 1].epoch if index + 1 < len(job.epochs) else None

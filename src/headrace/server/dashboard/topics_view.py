@@ -144,7 +144,7 @@ def _names(end: Mapping[str, Any]) -> set[str]:
 
 def _pending(records: Iterable[int | None]) -> int | None:
     known = list(records)
-    return None if None in known else sum(number or 0 for number in known)
+    return None if not known or None in known else sum(number or 0 for number in known)
 
 
 def retention(settings: Mapping[str, str]) -> str:
