@@ -99,3 +99,17 @@ def test_costs_are_estimated_as_by_flink(query: str, costs: list[str]) -> None:
 def test_advice_on_plans_of_batch_mode_is_refused() -> None:
     with pytest.raises(UnsupportedOperationError, match="batch mode"):
         session("CREATE VIEW w AS SELECT 1 AS n", is_streaming=False).execute_sql("EXPLAIN PLAN_ADVICE SELECT n FROM w")
+
+
+@pytest.mark.parametrize(
+    ("ordinality", "node"), [("", "Uncollect"), (" WITH ORDINALITY", "Uncollect(withOrdinality=[true])")]
+)
+def test_elements_of_collections_are_shown_over_the_collection(ordinality: str, node: str) -> None:
+    tables = session("CREATE TABLE lists (k INT, v AS ARRAY[k, 2]) WITH ('connector' = 'datagen')")
+    text = tables.explain_sql(
+        f"SELECT k, x FROM lists CROSS JOIN UNNEST(v){ordinality} AS u(x{', o' if ordinality else ''})"
+    )
+    lines = [line.lstrip(" :+-") for line in text.splitlines()]
+    at = lines.index(node)
+    assert lines[at - 1].startswith("LogicalProject(x=[$0]")
+    assert lines[at + 1 : at + 3] == ["LogicalProject(v=[$cor0.v])", "LogicalValues(tuples=[[{ 0 }]])"]

@@ -39,11 +39,12 @@ class _Uncollect(Relation):
     """The elements of collections that a projection below computes."""
 
     input: Relation
-    unnest: logical.Unnest
+    columns: Schema
+    with_ordinality: bool
 
     @property
     def schema(self) -> Schema:
-        return self.unnest.schema
+        return self.columns
 
     @staticmethod
     def of(unnest: logical.Unnest) -> Relation:
@@ -53,7 +54,8 @@ class _Uncollect(Relation):
             for at, each in enumerate(unnest.operands)
         ]
         row = logical.Values(((_ZERO,),), Schema((Field("ZERO", _ZERO.type),)))
-        node = _Uncollect(logical.Project(row, unnest.operands, tuple(names)), unnest)
+        collections = logical.Project(row, unnest.operands, tuple(names))
+        node = _Uncollect(collections, unnest.schema, unnest.with_ordinality)
         return logical.Project(node, InputRef.all_of(node.schema), node.schema.names)
 
 
@@ -214,7 +216,7 @@ def _table_function(scan: logical.TableFunctionScan) -> Terms:
 
 
 def _uncollect(node: _Uncollect) -> Terms:
-    if node.unnest.with_ordinality:
+    if node.with_ordinality:
         yield "withOrdinality", "true"
 
 

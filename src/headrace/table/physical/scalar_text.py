@@ -471,7 +471,7 @@ def _shown_result(result: Scalar) -> Scalar:
 
 
 def _executed_literal(literal: Literal) -> str:
-    return f"null:{calcite_type(literal.type)}" if literal.value is None else _infix_literal(literal)
+    return f"null:{cast_type(literal.type)}" if literal.value is None else _infix_literal(literal)
 
 
 _EXECUTION_WRITERS: Final = _INFIX_WRITERS | {
