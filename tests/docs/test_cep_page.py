@@ -1,4 +1,7 @@
-"""The page on patterns: its tables show what patterns find, and its examples run."""
+"""The page on patterns: its tables show what patterns find, and its examples run.
+
+``python -m tests.docs.test_cep_page`` draws what the patterns of the tables find anew.
+"""
 
 from __future__ import annotations
 
@@ -24,46 +27,65 @@ ROW = re.compile(r"^\| `([^`]+)` \| `([a-z]\d+(?:@\d+)?(?: [a-z]\d+(?:@\d+)?)*)`
 
 
 def found(text: str, told: str) -> str:
-    """What a pattern finds, as the page tells it."""
+    """What a pattern finds, as the page draws it."""
     names = set(re.findall(r"\b[a-z]\b", text))
     pattern = Pattern.parse(text, {name: _takes(name) for name in names})
     nfa = Nfa(compile_pattern(pattern))
     state = NfaState()
     cells = []
     time = 0
-    for event in told.split():
-        name, _, at = event.partition("@")
+    events = [event.partition("@")[0] for event in told.split()]
+    for name, event in zip(events, told.split(), strict=True):
+        at = event.partition("@")[2]
         time = int(at) if at else time + 1
-        cells += _advance(nfa, state, time)
+        cells += _advance(nfa, state, time, events)
         bits = sum(one.holds(EventFacts(name)) << at for at, one in enumerate(nfa.automaton.event_conditions))
-        cells += map(_shown, nfa.process(state, name, time, bits))
-    cells += _advance(nfa, state, time + 1000)
-    return ", ".join(cells) or "none"
+        cells += [_drawn(match, events) for match in nfa.process(state, name, time, bits)]
+    cells += _advance(nfa, state, time + 1000, events)
+    return "<br>".join(cells) or "none"
 
 
 def _takes(stage: str) -> Any:
     return lambda event: event[0] == stage
 
 
-def _advance(nfa: Nfa, state: NfaState, time: int) -> list[str]:
+def _advance(nfa: Nfa, state: NfaState, time: int, events: list[str]) -> list[str]:
     advance = nfa.advance_time(state, time)
-    return [*map(_shown, advance.matches), *(f"{_shown(late.match)} timed out" for late in advance.timed_out)]
+    timed_out = [f"{_drawn(late.match, events)} timed out" for late in advance.timed_out]
+    return [*(_drawn(match, events) for match in advance.matches), *timed_out]
 
 
-def _shown(match: Match) -> str:
-    return f"`{' '.join(event for _, event in match.path)}`"
+def _drawn(match: Match, events: list[str]) -> str:
+    """The events, of which those of the match have their names, with a line from its first to its last one."""
+    taken = [event for _, event in match.path]
+    first, last = events.index(taken[0]), events.index(taken[-1])
+    drawn = ""
+    for place, event in enumerate(events):
+        drawn += ("─" if first < place <= last else " ") + (event if event in taken else "··")
+    return f"`{drawn[1:]}`"
+
+
+def redrawn(page: str) -> str:
+    """The page with what its patterns find."""
+    lines = page.splitlines(keepends=True)
+    rows = {number: row for number, line in enumerate(lines) if (row := ROW.match(line.rstrip("\n")))}
+    for number, row in rows.items():
+        lines[number] = f"| `{row[1]}` | `{row[2]}` | {found(row[1], row[2])} |\n"
+    return "".join(lines)
 
 
 def test_the_tables_show_what_is_found() -> None:
     rows = [row for row in map(ROW.match, PAGE.read_text().splitlines()) if row]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert [(*row.groups()[:2], row[3].strip()) for row in rows] == [
-            (row[1], row[2], found(row[1], row[2])) for row in rows
-        ]
+        assert PAGE.read_text() == redrawn(PAGE.read_text())
     assert len(rows) > 30
 
 
 def test_the_page_is_as_it_says(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert Reader(PAGE, tmp_path, forks).follow() == 7
+
+
+if __name__ == "__main__":
+    PAGE.write_text(redrawn(PAGE.read_text()))

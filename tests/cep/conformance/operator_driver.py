@@ -9,18 +9,20 @@ import numpy as np
 
 from headrace.cep import EventComparator, PatternProcessFunction, TimedOutPartialMatchHandler
 from headrace.cep.compiler import compile_pattern
+from headrace.cep.rules import compiled
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.output_tag import OutputTag
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
+from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.match_results import PatternFunction
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
 from headrace.operators.pattern.patterns_at_work import FixedPattern
 from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
-from tests.cep.conformance.patterns import KINDS, Event, pattern, skip_strategy
+from tests.cep.conformance.patterns import KINDS, Event, expression, pattern, skip_strategy
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
 TYPE = Types.PICKLED_BYTE_ARRAY()
@@ -66,6 +68,8 @@ class OperatorDriver:
         cut: after so many items another epoch begins, with another instance of the operator.
     """
 
+    type: TypeInformation = TYPE
+
     def __init__(self, case: dict[str, Any], cut: int = 1 << 30) -> None:
         self.case = case
         self._cut = cut
@@ -75,7 +79,10 @@ class OperatorDriver:
         self._keys: dict[str, None] = {}
         self._runs: dict[str, Any] = {}
         self._codec = KeyCodec.for_type(Types.STRING())
-        self.automaton = compile_pattern(pattern(case["pattern"], skip_strategy(case.get("skip"))))
+        self.automaton = self._compiled()
+
+    def _compiled(self) -> Automaton:
+        return compile_pattern(pattern(self.case["pattern"], skip_strategy(self.case.get("skip"))))
 
     def run(self) -> None:
         self._begin()
@@ -117,10 +124,10 @@ class OperatorDriver:
         told, compare = _Told(self), self.case.get("comparator")
         function = PatternFunction(told, Types.STRING(), {}, handles_timeout=True, has_timestamps=True)
         self._operator = PatternOperator(
-            FixedPattern(self.automaton, TYPE),
+            FixedPattern(self.automaton, self.type),
             function,
             (told,),
-            TYPE,
+            self.type,
             PatternSettings(
                 None if compare is None else _Compare(compare).compare, "late", in_processing_time=is_processing_time
             ),
@@ -142,7 +149,7 @@ class OperatorDriver:
     def _add(self, key: str, name: str, timestamp: int, *rest: Any) -> None:
         self._keys[key] = None
         kind = KINDS.get(rest[2], Event) if len(rest) > 2 else Event
-        batch = Batch.of_rows(TYPE, [kind(key, name, rest[0], rest[1])], [timestamp], [self._watermark])
+        batch = Batch.of_rows(self.type, [kind(key, name, rest[0], rest[1])], [timestamp], [self._watermark])
         self._operator.process(0, KeyedBatch.of(batch, self._codec.encode([key])))
 
     def emit(self, batch: Batch) -> None:
@@ -155,3 +162,12 @@ class OperatorDriver:
 
     def advance_watermark(self, watermark: int) -> None:
         assert watermark == self._watermark
+
+
+class ExpressionDriver(OperatorDriver):
+    """The operator with conditions that are expressions; events are columns."""
+
+    type = Types.of(Event)
+
+    def _compiled(self) -> Automaton:
+        return compiled(pattern(self.case["pattern"], skip_strategy(self.case.get("skip")), expression), self.type)

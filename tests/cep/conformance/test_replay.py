@@ -14,7 +14,8 @@ import pytest
 from tests.cep.conformance.__main__ import told
 from tests.cep.conformance.cases import GROUPS, cases
 from tests.cep.conformance.driver import Driver
-from tests.cep.conformance.operator_driver import OperatorDriver
+from tests.cep.conformance.operator_driver import ExpressionDriver, OperatorDriver
+from tests.cep.conformance.patterns import are_all_expressions
 from tests.cep.conformance.replay import Drive
 
 CHUNK = 500
@@ -59,4 +60,19 @@ def test_the_operator_is_equal_too(group: str, every: int, cut: int) -> None:
         warnings.simplefilter("ignore")
         found = {case["id"]: told(case, partial(OperatorDriver, cut=cut)) for case in chosen}
     assert len(found) == len(chosen) > 0
+    assert {name: text for name, text in found.items() if text is not None} == {}
+
+
+SAMPLES_OF_EXPRESSIONS = [("hand-written", 9, 2), ("random", 25, 1 << 30), ("random", 25, 1)]
+
+
+@pytest.mark.skipif("HEADRACE_CEP_CASES" in os.environ, reason="`make conformance` compares other cases")
+@pytest.mark.parametrize(("group", "every", "cut"), SAMPLES_OF_EXPRESSIONS)
+def test_expressions_are_equal_to_the_functions_of_flink(group: str, every: int, cut: int) -> None:
+    """Of the event and of those that were taken, wherever a case has nothing but such conditions."""
+    chosen = [case for case in cases(group) if are_all_expressions(case)][cut % every :: every]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {case["id"]: told(case, partial(ExpressionDriver, cut=cut)) for case in chosen}
+    assert len(found) == len(chosen) > 9
     assert {name: text for name, text in found.items() if text is not None} == {}

@@ -190,6 +190,14 @@ def test_what_is_refused_says_why(clauses: str) -> None:
         one("A.px", clauses, [])
 
 
+def test_with_a_window_keys_are_looked_at_in_the_order_of_flinks_timers() -> None:
+    """Rows of a came first, but the timer for the end of the window that b began at 4 is before theirs."""
+    rows = [("b", 5, 4), ("c", 0, 8), ("a", 5, 14), ("a", 1, 15), ("b", 5, 14), ("b", 1, 15), ("c", 0, 40)]
+    given = [["tick", "+I", [key, price, at, f"2024-05-01 10:00:{at:02d}"]] for key, price, at in rows]
+    found = rows_of("PATTERN (A B) WITHIN INTERVAL '9' SECOND DEFINE A AS A.px > 2, B AS B.px < 3", given)
+    assert [row[:3] for row in found] == [("b", 14, 15), ("a", 14, 15)]
+
+
 @pytest.mark.parametrize("name", ["rows before", "alternatives"])
 def test_a_job_that_is_started_again_goes_on_with_its_matches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """State of all kinds is read again: partial matches, the numbers of matches, and the order of timers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from headrace.operators.pattern.automaton import Action, Automaton, StateKind, Transition
@@ -20,15 +21,16 @@ Program = tuple[tuple[int, int, int, bool], ...]
 that the partial match comes to, or -1 for none; that state as a bit, or 0; whether it is a match."""
 
 
-class Asks:
+class Asks(Enum):
     """Stands for the program of a state whose partial matches have to be asked one by one."""
 
+    ASKS = "asks"
 
-ASKS: Final = Asks()
 
-Plan = tuple[Program | Asks, dict[int, Program | Asks], dict[int, Program] | None]
-"""What an event does: what it begins, and the programs of the states in which partial matches may not stay; the latter
-once more where none of them has to be asked for."""
+ASKS: Final = Asks.ASKS
+
+Plan = tuple[Program | Asks, dict[int, Program | Asks]]
+"""What an event does: what it begins, and the programs of the states in which partial matches may not stay."""
 
 Evaluate = Callable[[Any, int], bool]
 
@@ -123,12 +125,7 @@ class Decisions:
                 program = self._known(at, holds, unknown)
                 if program is not None:
                     table[at] = program
-        known = {at: program for at, program in table.items() if not isinstance(program, Asks)}
-        return (
-            self._known(self._automaton.start, holds, unknown) or (),
-            table,
-            known if len(known) == len(table) else None,
-        )
+        return self._known(self._automaton.start, holds, unknown) or (), table
 
     def _known(self, at: int, holds: int, unknown: int) -> Program | Asks | None:
         try:

@@ -124,7 +124,7 @@ class KeyMatching:
                 key.ask(row)
             else:
                 holds = held[row]
-                begun, moves, _ = plan = plans.get((state.live, holds, 0)) or plan_of(state.live, holds)
+                begun, moves = plan = plans.get((state.live, holds, 0)) or plan_of(state.live, holds)
                 if is_timeless:
                     self._follow(row, state, plan, holds)
                 elif begun or moves or not state.partial:

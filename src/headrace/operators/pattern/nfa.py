@@ -28,7 +28,7 @@ from typing import Any, Final
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.pattern import heap
 from headrace.operators.pattern.automaton import Automaton, StateKind
-from headrace.operators.pattern.decisions import ASKS, Asks, Decisions, Evaluate, EvaluateOfRows, Plan, Program
+from headrace.operators.pattern.decisions import ASKS, Decisions, Evaluate, EvaluateOfRows, Plan, Program
 from headrace.operators.pattern.matches import (
     EventId,
     FinishedMatch,
@@ -123,7 +123,7 @@ class Nfa:
 
     def is_idle(self, state: NfaState, holds: int, unknown: int = 0) -> bool:
         """Return whether an event changes nothing of a key, whatever its timestamp."""
-        begun, moves, _ = self._decisions.plan(state.live, holds, unknown)
+        begun, moves = self._decisions.plan(state.live, holds, unknown)
         return not begun and not moves
 
     def deadline(self, state: NfaState) -> int:
@@ -162,61 +162,38 @@ class Nfa:
         self, state: NfaState, plan: Plan, event: Any, timestamp: int, holds: int, unknown: int = 0
     ) -> list[Match]:
         """Judge an event, given what it does to a key in this state; return the matches that it completes."""
-        begun, moves, known = plan
-        if not begun and not moves:
-            return []
+        begun, moves = plan
         if begun is ASKS:
             begun = self._decisions.of_start(event, timestamp, holds, unknown)
         event_id = (timestamp, state.next_number)
         found: list[FinishedMatch] = []
-        if known:
-            changed = _move(state, known, event, event_id, found)
-        else:
-            changed = bool(moves) and self._ask_and_move(state, moves, event, event_id, (holds, unknown), found)
+        changed = False
+        if moves:
+            kept: list[PartialMatch] = []
+            live = 0
+            for match in state.partial:
+                program = moves.get(match[1])
+                if program is ASKS:
+                    program = self._decisions.of_match(match, event, timestamp, holds, unknown)
+                if program is None:
+                    kept.append(match)
+                    continue
+                changed = True
+                first, _, before = match
+                for taker, target, bit, is_final in program:
+                    step = before if taker < 0 else (taker, event_id, event, before)
+                    if is_final:
+                        found.append((first, step))
+                    if bit:
+                        live |= bit
+                        kept.append((first, target, step))
+            _keep(state, kept, live, changed=changed)
         if begun:
             changed = True
             _begin(state, begun, event, event_id, found)
-        if not changed:
-            return []
-        state.next_number += 1
-        state.is_changed = True
-        return self._settle(state, found) if found or state.finished else []
-
-    def _ask_and_move(
-        self,
-        state: NfaState,
-        moves: dict[int, Program | Asks],
-        event: Any,
-        event_id: EventId,
-        known: tuple[int, int],
-        found: list[FinishedMatch],
-    ) -> bool:
-        """Let the partial matches in some states judge the event; return whether anything changed."""
-        of_match = self._decisions.of_match
-        timestamp = event_id[0]
-        holds, unknown = known
-        kept: list[PartialMatch] = []
-        keep = kept.append
-        live = 0
-        changed = False
-        for match in state.partial:
-            program = moves.get(match[1])
-            if isinstance(program, Asks):
-                program = of_match(match, event, timestamp, holds, unknown)
-            if program is None:
-                keep(match)
-                continue
-            changed = True
-            first, _, before = match
-            for taker, target, bit, is_final in program:
-                step = before if taker < 0 else (taker, event_id, event, before)
-                if is_final:
-                    found.append((first, step))
-                if bit:
-                    live |= bit
-                    keep((first, target, step))
-        _keep(state, kept, live, changed=changed)
-        return changed
+        state.next_number += changed
+        state.is_changed |= changed
+        return self._settle(state, found) if found or (changed and state.finished) else []
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -297,8 +274,12 @@ class Nfa:
 
     def _drop(self, state: NfaState, until: EventId) -> None:
         """Drop the matches that began before an event, or at it."""
-        del state.partial[: bisect_right(state.partial, until, key=_first)]
-        if not state.partial:
+        partial = state.partial
+        if partial and partial[-1][0] <= until:
+            partial.clear()
+        else:
+            del partial[: bisect_right(partial, until, key=_first)]
+        if not partial:
             state.live = 0
         if state.finished:
             heap.remove(state.finished, lambda match: match[0] <= until)
@@ -314,32 +295,7 @@ class Nfa:
         return Match(tuple(path))
 
 
-def _move(
-    state: NfaState, moves: dict[int, Program], event: Any, event_id: EventId, found: list[FinishedMatch]
-) -> bool:
-    """Let the partial matches in some states take the event; return whether there were any."""
-    kept: list[PartialMatch] = []
-    live = 0
-    changed = False
-    for match in state.partial:
-        first, at, before = match
-        program = moves.get(at)
-        if program is None:
-            kept.append(match)
-            continue
-        changed = True
-        for taker, target, bit, is_final in program:
-            step = before if taker < 0 else (taker, event_id, event, before)
-            if is_final:
-                found.append((first, step))
-            if bit:
-                live |= bit
-                kept.append((first, target, step))
-    _keep(state, kept, live, changed=changed)
-    return changed
-
-
-def _begin(state: NfaState, program: Any, event: Any, event_id: EventId, found: list[FinishedMatch]) -> None:
+def _begin(state: NfaState, program: Program, event: Any, event_id: EventId, found: list[FinishedMatch]) -> None:
     """Begin matches with an event."""
     if event_id[0] > 0:
         state.has_new_start = True
