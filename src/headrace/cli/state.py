@@ -62,13 +62,31 @@ ExportFormat = Literal["parquet", "csv", "json"]
 """What files are written."""
 
 
+Plan = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", help="The compiled plan of SQL that the job executes.")
+]
+
+
 @state_app.command("list")
-def list_(place: Place, define: Definitions = None) -> None:
-    """Show which states there are, of which types, and how many rows they have."""
-    table = new_table("operator", "state", "kind", "types", "rows")
+def list_(place: Place, plan: Plan = None, define: Definitions = None) -> None:
+    """Show which states there are, of which types, and how many rows they have; of SQL also what they are for."""
+    columns = ("operator", "state", "kind", "types", "rows")
+    told = None if plan is None else _told_by(plan)
+    table = new_table(*columns, *(() if told is None else ("of",)))
     for state in _reader(place, define).states():
-        table.add_row(*map(Text, (state.uid, state.store, state.kind, state.types, f"{state.rows:,}")))
+        row = [state.uid, state.store, state.kind, state.types, f"{state.rows:,}"]
+        table.add_row(*map(Text, row if told is None else [*row, told.get(state.uid, "")]))
     output().print(table)
+
+
+def _told_by(plan: Path) -> dict[str, str]:
+    """What operators are part of, by uid, as a compiled plan says."""
+    from headrace.table.plans.document import described_operators
+
+    try:
+        return described_operators(plan.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"the plan {plan} cannot be read: {error}") from error
 
 
 @state_app.command()

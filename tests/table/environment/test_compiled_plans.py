@@ -7,7 +7,9 @@ from pathlib import Path
 from time import sleep
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace.cli.main import app
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.log import Consumer
 from headrace.table import ExplainDetail, PlanReference, TableEnvironment
@@ -179,6 +181,16 @@ def test_state_goes_on_under_a_changed_statement(tmp_path: Path) -> None:
         ("bob", 5, None),
         ("ann", 11, "ANN"),
     ]
+    told = CliRunner().invoke(
+        app, ["state", "list", savepoint, "--plan", f"{tmp_path}/plan.json"], env={"COLUMNS": "900"}
+    )
+    assert (
+        "INSERT INTO totals: GroupAggregate(groupBy=[card], select=[card, SUM(amount) AS EXPR$1]) of payments"
+        in told.output
+    )
+    assert "INSERT INTO totals: TableSourceScan(table=[[default_catalog, default_database, payments" in told.output
+    told = CliRunner().invoke(app, ["state", "list", savepoint, "--plan", f"{tmp_path}/none.json"])
+    assert "none.json cannot be read" in str(told.exception)
 
 
 def _values(folder: Path) -> list[dict[str, object]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,9 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.logical.errors import PlanningError
 from headrace.table.physical.conversion import ConversionContext
+from headrace.table.physical.explain import node_line
 from headrace.table.physical.node import Edges, PhysicalNode
+from headrace.table.physical.scalar_text import calcite_text
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.plans.codec import Json, PlanDecoder, PlanEncoder, version
@@ -102,7 +104,9 @@ class CompiledStatements:
         encoder = PlanEncoder()
         roots = [encoder.add(root) for root in self.roots]
         for document in encoder.documents:
-            if uids := self.uids_of(encoder.nodes[document["id"]]):
+            node = encoder.nodes[document["id"]]
+            document["description"] = node_line(node, calcite_text, with_mode=False)
+            if uids := self.uids_of(node):
                 document["uids"] = list(uids)
         document = {
             "headraceVersion": self.version,
@@ -135,10 +139,41 @@ class CompiledStatements:
         uids: dict[int, Sequence[str]] = {}
         for each in document["nodes"]:
             own = each.pop("uids", ())
+            each.pop("description", None)
             decoder.add(each)
             uids[id(decoder.nodes[each["id"]])] = own
         roots = tuple(decoder.nodes[number] for number in document["roots"])
         return CompiledStatements(roots, is_batch, settings, uids, document["headraceVersion"])
+
+
+def described_operators(text: str) -> dict[str, str]:
+    """What each operator of a compiled plan is part of, by its uid: the statements, the node, and the tables it reads.
+
+    Raises:
+        PlanningError: when the text is no compiled plan.
+    """
+    document = _read(text)
+    nodes = {each["id"]: each for each in document["nodes"]}
+    below = {number: _below(number, nodes) for number in nodes}
+    found: dict[str, str] = {}
+    for number, node in nodes.items():
+        roots = [root for root in document["roots"] if number in below[root]]
+        statements = ", ".join(f"INSERT INTO {nodes[root]['target']['path'][-1]}" for root in roots)
+        scans = [nodes[each]["scan"]["path"][-1] for each in sorted(below[number]) if "scan" in nodes[each]]
+        of_tables = f" of {', '.join(dict.fromkeys(scans))}" if scans and "scan" not in node else ""
+        found |= dict.fromkeys(node.get("uids", ()), f"{statements}: {node['description']}{of_tables}")
+    return found
+
+
+def _below(number: int, nodes: Mapping[int, Json]) -> set[int]:
+    """A node and all nodes below it."""
+    inputs = [value["@node"] for value in _values(nodes[number]) if isinstance(value, dict) and "@node" in value]
+    return {number, *(each for found in inputs for each in _below(found, nodes))}
+
+
+def _values(node: Json) -> Iterator[Json]:
+    for value in node.values():
+        yield from value if isinstance(value, list) else (value,)
 
 
 def _read(text: str) -> dict[str, Json]:
