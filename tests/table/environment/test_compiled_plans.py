@@ -185,8 +185,9 @@ def test_state_goes_on_under_a_changed_statement(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, [*listed, f"{tmp_path}/plan.json"], env={"COLUMNS": "900"})
     group = "GroupAggregate(groupBy=[card], select=[card, SUM(amount) AS EXPR$1])"
     assert f"INSERT INTO totals: {group} of payments" in told.output
-    told = CliRunner().invoke(app, [*listed, f"{tmp_path}/none.json"])
-    assert "none.json cannot be read" in str(told.exception)
+    told = CliRunner().invoke(app, [*listed, f"{tmp_path}/none.json"], env={"COLUMNS": "900"})
+    assert told.exit_code == 2
+    assert "none.json cannot be read" in told.stderr
 
 
 def _values(folder: Path) -> list[dict[str, object]]:
