@@ -115,7 +115,7 @@ class Capture:
         ((text,),) = self.database.rows("SELECT pg_current_wal_insert_lsn()::text")
         # What an empty transaction writes is beyond that place: the server tells of it when it has come there
         self.database.execute("SELECT pg_logical_emit_message(true, 'headrace', 'tick')")
-        before, end = len(self.rows), time.monotonic() + 60
+        before, end = len(self.rows), time.monotonic() + 200
         while not self.is_at(lsn_of(text)):
             assert time.monotonic() < end, "the changes do not come"
             if not self.epoch(budget):

