@@ -156,7 +156,8 @@ class ReplicationReceiver:
         # What was taken over, and is not forgotten; changes have numbers from the first one that this receiver took.
         self._messages: list[bytes] = []
         self._first = 0
-        self._bytes = 0
+        self._bytes_upto: list[int] = []  # with each change
+        self._bytes_before = 0
         self._transactions: list[_Transaction] = []
         self._relations: list[tuple[int, Relation]] = []
         self._reached = start.lsn
@@ -214,16 +215,16 @@ class ReplicationReceiver:
     def waiting(self, place: ChangePlace) -> tuple[int, int]:
         """The number of changes, and of their bytes, from a place on."""
         with self._changed:
-            count = self._first + len(self._messages) - self._number(place)
-            return count, self._bytes * count // max(1, len(self._messages))
+            first, count = self._number(place) - self._first, len(self._messages)
+            return count - first, self._bytes_at(count) - self._bytes_at(first)
 
     def forget(self, place: ChangePlace) -> None:
         """Let go of what is before a place, which a manifest holds; the server may do so as well."""
         with self._changed:
             end = self._number(place)
-            gone = self._messages[: end - self._first]
-            del self._messages[: end - self._first]
-            self._bytes -= sum(map(len, gone))
+            gone = end - self._first
+            self._bytes_before = self._bytes_at(gone)
+            del self._messages[:gone], self._bytes_upto[:gone]
             self._first = end
             done = bisect.bisect_right(self._transactions, end, key=_end)
             del self._transactions[:done]
@@ -249,6 +250,15 @@ class ReplicationReceiver:
         done = place.changes - following.before.changes if is_same else 0
         return max(self._first, following.first + max(0, done))
 
+    def _bytes_at(self, index: int) -> int:
+        """The bytes of all changes that were ever taken over before one of those that are kept."""
+        return self._bytes_upto[index - 1] if index else self._bytes_before
+
+    @property
+    def _is_full(self) -> bool:
+        """Tell whether so much was taken over that the server has to wait."""
+        return self._bytes_at(len(self._messages)) - self._bytes_before >= _MOST_BYTES
+
     @property
     def _is_divided(self) -> bool:
         """Tell whether the last transaction has not come as a whole."""
@@ -264,14 +274,13 @@ class ReplicationReceiver:
 
     def _end_of_share(self, first: int, limit: int, records: int, size: int) -> int:
         """The number behind the last change that is read, at the end of a transaction if possible."""
-        sizes = np.cumsum([len(each) for each in self._messages[first - self._first : first - self._first + records]])
-        fitting = first + max(1, int(np.searchsorted(sizes, size, side="right"))) if len(sizes) else first
-        most = min(limit, first + records, fitting)
+        fitting = self._first + bisect.bisect_right(self._bytes_upto, self._bytes_at(first - self._first) + size)
+        most = min(limit, first + records, max(fitting, first + 1))
         known = bisect.bisect_right(self._transactions, most, key=_end)
         whole = _end(self._transactions[known - 1]) if known else first
         if whole > first:
             return int(whole)
-        is_large = most < limit or most == first + records or self._bytes >= _MOST_BYTES
+        is_large = most < limit or most == first + records or self._is_full
         is_last = self._refused is not None and most == self._refused[0]
         return most if is_large or is_last else first
 
@@ -359,8 +368,7 @@ class ReplicationReceiver:
                 if time.monotonic() - sent >= _STATUS_SECONDS:
                     self._send_status(connection)
                     sent = time.monotonic()
-                is_full = self._bytes >= _MOST_BYTES or self._refused is not None
-                if is_full:
+                if self._is_full or self._refused is not None:
                     with self._changed:
                         self._changed.wait(_WAIT_SECONDS)
                 elif not self._take_over(connection):
@@ -452,8 +460,8 @@ class ReplicationReceiver:
         last = self._transactions[-1] if self._transactions else None
         if last is None or last.begin != self._open:
             self._transactions.append(_Transaction(self._first + len(self._messages), self._open, self._next))
+        self._bytes_upto.append(self._bytes_at(len(self._messages)) + len(message))
         self._messages.append(message)
-        self._bytes += len(message)
 
     def _end_transaction(self, message: bytes) -> None:
         end = end_of_commit(message)
