@@ -162,7 +162,7 @@ class GroupAggregateOperator(BufferingOperator):
         rows = Accumulators.concat(parts)
         if self._mini_batch.has_two_phases or self._layout.retracts:
             rows = merged_in_mini_batches(self._aggregators, rows)
-        rows = in_order_of_leaving(self._layout, rows)
+        rows = in_order_of_leaving(self._layout, rows, is_incremental=self._mini_batch.is_incremental)
         self._add(_MiniBatches(self._aggregators, rows, int(taken.timestamps[-1]), self._watermark))
 
     def _hold(self, rows: Accumulators) -> None:

@@ -39,11 +39,14 @@ class MiniBatch:
         size: the maximum number of records, or of accumulators, in one.
         has_two_phases: whether senders aggregate mini-batches of records, and receivers mini-batches of accumulators.
         is_ordered: whether keys leave a mini-batch in the order in which they leave it in Flink.
+        is_incremental: whether records are results of another aggregate, whose mini-batches Flink puts together with
+            these; keys in one bucket then leave in the opposite order.
     """
 
     size: int
     has_two_phases: bool
     is_ordered: bool = True
+    is_incremental: bool = False
 
     def numbers(self, start: int, count: int) -> Longs:
         """The mini-batch of each of some consecutive records, of which the first has this place."""
@@ -100,18 +103,22 @@ def merged_in_mini_batches(aggregators: AggregatorList, rows: Accumulators) -> A
     return merged.take(in_order(firsts))
 
 
-def in_order_of_leaving(layout: ColumnarWindowLayout, rows: Accumulators) -> Accumulators:
+def in_order_of_leaving(
+    layout: ColumnarWindowLayout, rows: Accumulators, *, is_incremental: bool = False
+) -> Accumulators:
     """The rows in the order in which their keys leave their mini-batches.
 
     Args:
         layout: the aggregates and the columns.
         rows: one row for each mini-batch and key, in the order of arrival.
+        is_incremental: as of :class:`MiniBatch`.
     """
     fields = layout.aggregators.results(rows.columns, layout.key_fields)
     hashes = hashes_of(layout.key_columns(rows.keys, fields), len(rows))
     _, bounds = rows.windows
     sizes = np.diff(bounds)
-    return rows.take(in_order(rows.ends, buckets(hashes, np.repeat(sizes, sizes))))
+    places = -np.arange(len(rows)) if is_incremental else np.arange(len(rows))
+    return rows.take(in_order(rows.ends, buckets(hashes, np.repeat(sizes, sizes)), places))
 
 
 class LocalGroupAggregateOperator(LocalWindowAggregateOperator):

@@ -68,7 +68,8 @@ def test_rows_come_out_when_the_watermark_passes_them(frame: Any, made: Any, exp
 
 def test_a_default_takes_the_place_of_rows_that_are_not_there_and_of_nulls_among_peers() -> None:
     wide = Types.ROW_NAMED([*BIDS.field_names, "other"], [*BIDS.field_types, Types.INT()])
-    spec = OverAggregateSpec(calls=(call("LAG", 2, 0, 4, constants=((1, 2),)),), frame=UNBOUNDED, time_field=3)
+    lag = call("LAG", 2, 0, 4, type_=INT.not_null(), constants=((1, 2),))
+    spec = OverAggregateSpec(calls=(lag,), frame=UNBOUNDED, time_field=3)
     found = run(spec, wide, ("item",), with_watermarks([(*row, -1) for row in ROWS]), cuts=[9])
     assert [values[-1] for _, values in found] == [-1, -1, -1, 10, -1, -1, 15, -1, -1, 4]
 

@@ -63,5 +63,5 @@ def test_two_levels_give_what_one_gives() -> None:
 def test_functions_that_cannot_be_split_stay_as_they_are() -> None:
     tables = session("CREATE TABLE t (k STRING, n INT) WITH ('connector' = 'datagen')", **SPLIT)
     assert "partialFinalType" in tables.explain_sql("SELECT k, COUNT(DISTINCT n) FROM t GROUP BY k")
-    for call in ("COLLECT(n)", "STDDEV_POP(n)", "FIRST_VALUE(n)"):
+    for call in ("COLLECT(n)", "STDDEV_POP(n)", "FIRST_VALUE(n)", "LISTAGG(k, '-')"):
         assert "partialFinalType" not in tables.explain_sql(f"SELECT k, COUNT(DISTINCT n), {call} FROM t GROUP BY k")

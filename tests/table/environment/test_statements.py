@@ -150,3 +150,16 @@ def test_functions_are_listed_without_operators(tables: TableEnvironment) -> Non
 def test_a_plan_is_text(tables: TableEnvironment) -> None:
     plan = tables.explain_sql(f"SELECT n + 1 AS m FROM {NUMBERS}")
     assert "== Optimized Execution Plan ==\nCalc(select=[(n + 1) AS m])\n+- Values(" in plan
+
+
+def test_the_default_of_lag_takes_the_place_of_null_in_a_column_that_has_none(tables: TableEnvironment) -> None:
+    given = "(VALUES (1, 5), (2, CAST(NULL AS INT)), (3, 7)) AS t (id, n)"
+    query = "SELECT id, LAG(n, 1, 0) OVER (ORDER BY p) AS z, LAG(n, 1, n) OVER (ORDER BY p) AS s FROM t"
+    tables.execute_sql(f"CREATE TEMPORARY VIEW t AS SELECT *, PROCTIME() AS p FROM {given}")
+    assert tables.execute_sql(query).to_arrow().to_pydict() == {"id": [1, 2, 3], "z": [0, 5, 0], "s": [5, 5, None]}
+
+
+def test_windows_without_length_are_refused(tables: TableEnvironment) -> None:
+    for window in ("TUMBLE(p, INTERVAL '0' SECOND)", "SESSION(p, INTERVAL '0' SECOND)"):
+        with pytest.raises(PlanningError, match=r"requires positive sizes|SESSION"):
+            tables.execute_sql(f"SELECT COUNT(*) FROM (SELECT PROCTIME() AS p FROM {NUMBERS}) GROUP BY {window}")

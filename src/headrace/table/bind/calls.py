@@ -1,5 +1,6 @@
 """Binding of calls to scalars whose type is that of the function's type rule."""
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -319,9 +320,10 @@ class CallBinder(ABC):
     def _bound(self, bound: sql.FrameBound) -> FrameBound:
         if bound.offset is None:
             return FrameBound(FrameBoundKind(bound.kind.value))
-        offset = self.bind(bound.offset)
+        offset = _number(self.bind(bound.offset))
         if not isinstance(offset, Literal):
-            raise self.context.unplanned(bound.offset, "the offset of a frame is a constant")
+            advice = "Write a number, such as ROWS 10 PRECEDING: the frame is the same for all rows."
+            raise self.context.unplanned(bound.offset, "the offset of a frame is a constant", advice)
         return FrameBound(FrameBoundKind(bound.kind.value), offset)
 
     def _check_frame(self, window: sql.OverWindow, frame: Frame) -> None:
@@ -399,3 +401,16 @@ def _time(name: str, operands: tuple[Scalar, ...], result: LogicalType) -> TimeA
 
 _VALUES_FROM: Final = {"IF": 1, "TIMESTAMPADD": 1}
 """The first of the arguments whose value the function returns."""
+
+
+_ARITHMETIC: Final = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def _number(scalar: Scalar) -> Scalar:
+    """The literal of a sum or product of whole numbers; other scalars as they are."""
+    if not isinstance(scalar, Call) or scalar.function not in _ARITHMETIC or len(scalar.operands) != 2:
+        return scalar
+    values = [getattr(_number(each), "value", None) for each in scalar.operands]
+    if not all(isinstance(value, int) for value in values):
+        return scalar
+    return Literal(_ARITHMETIC[scalar.function](*values), type=scalar.type)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from headrace.common.logical_types import (
     ArrayType,
@@ -125,11 +125,9 @@ class ExpressionBinder(CallBinder):
     # --- names and literals ------------------------------------------------------------------------------------------
 
     def either(self, column: InputRef, node: SqlNode) -> Scalar:
-        """The column, or for a column shared by both inputs of a join the value that is not NULL."""
-        shared = self.scope.either(column.index)
-        if shared is None:
-            return column
-        return self.call("COALESCE", (column, self.scope.column(shared.right)), node)
+        """The column, or for a column that is shared by inputs of joins the first value that is not NULL."""
+        merged = self.scope.merged_with(column.index)
+        return self.call("COALESCE", (column, *map(self.scope.column, merged)), node) if merged else column
 
     def _identifier(self, node: sql.Identifier) -> Scalar:
         alias = self.aliases.get(node.names[0].text) if len(node.names) == 1 else None
@@ -213,7 +211,8 @@ class ExpressionBinder(CallBinder):
                 return self._overlaps(node, first, right)
             if _OPERATORS[operator] not in FUNCTIONS:
                 raise self.context.error(node, f"the operator {operator.value} is not supported")
-            found = self.call(_OPERATORS[operator], (found, self.bind(right)), node)
+            name, other = _OPERATORS[operator], self.bind(right)
+            found = self._equal(name, found, other, node) if name == "=" else self.call(name, (found, other), node)
         return found
 
     def chained(self, first: Scalar, nodes: Sequence[sql.Binary]) -> Scalar:
@@ -294,12 +293,13 @@ class ExpressionBinder(CallBinder):
         return self.call("NOT", (found,), node) if node.negated else found
 
     def _equal(self, name: str, left: Scalar, right: Scalar, node: SqlNode) -> Scalar:
-        if isinstance(left, Call) and left.function == "ROW" and isinstance(right, Call) and right.function == "ROW":
+        """A comparison; rows whose fields are written are equal if these are, so that NULL equals nothing."""
+        if _is_row(left) and _is_row(right):
             if len(left.operands) != len(right.operands):
                 counts = f"{len(left.operands)} and {len(right.operands)}"
                 raise self.context.error(node, f"rows of {counts} values cannot be compared")
             pairs = zip(left.operands, right.operands, strict=True)
-            terms = tuple(self.call("=", pair, node) for pair in pairs)
+            terms = tuple(self._equal("=", *pair, node) for pair in pairs)
             equal = terms[0] if len(terms) == 1 else self.call("AND", terms, node)
             return self.call("NOT", (equal,), node) if name == "<>" else equal
         return self.call(name, (left, right), node)
@@ -480,6 +480,11 @@ class ExpressionBinder(CallBinder):
         else:
             kind = MultisetType(element, nullable=False)
         return Subquery(SubqueryKind(f"${node.kind.value}_QUERY"), relation, type=kind)
+
+
+def _is_row(scalar: Scalar) -> TypeGuard[Call]:
+    """Return whether a scalar is a row whose fields are written."""
+    return isinstance(scalar, Call) and scalar.function == "ROW"
 
 
 def column_of(kind: LogicalType) -> Scalar:

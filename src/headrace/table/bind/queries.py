@@ -430,7 +430,7 @@ class _SelectBinder:
     def _all_columns(self) -> list[int]:
         """The columns of ``*``: those that a join has merged come first, and once."""
         shared = self.scope.shared
-        first = [each.left for each in shared]
+        first = list(dict.fromkeys(each.left for each in shared))
         hidden = {index for each in shared for index in (each.left, each.right)}
         return first + [index for index in range(len(self.scope.row)) if index not in hidden]
 

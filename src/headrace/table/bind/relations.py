@@ -256,11 +256,11 @@ class RelationBinder:
         return tuple(shared), terms[0] if len(terms) == 1 else binder.call("AND", tuple(terms), node)
 
     def _using(self, name: Name, item: FromItem) -> int:
+        """The column of an input that USING names: the first one, if joins below it have merged several."""
         names = item.relation.schema.names
-        if names.count(name.text) != 1:
-            reason = "not found" if name.text not in names else "ambiguous"
+        if name.text not in names:
             raise self.context.error(
-                name, f"column '{name}' of USING is {reason} on one side", misspelt(name.text, names)
+                name, f"column '{name}' of USING is not found on one side", misspelt(name.text, names)
             )
         return names.index(name.text)
 

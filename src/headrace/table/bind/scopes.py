@@ -73,7 +73,10 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A column of both inputs of a ``USING`` or ``NATURAL`` join: an unqualified name means either that is not NULL."""
+    """A column of both inputs of a ``USING`` or ``NATURAL`` join: an unqualified name means either that is not NULL.
+
+    Joins of more inputs share the column of the first one with that of each other.
+    """
 
     name: str
     left: int
@@ -104,9 +107,9 @@ class Scope:
         """A reference to a column of the row."""
         return InputRef.of(self.row, index)
 
-    def either(self, index: int) -> Shared | None:
-        """Both columns behind a shared column, either of which may be NULL in outer joins."""
-        return next((each for each in self.shared if each.left == index), None)
+    def merged_with(self, index: int) -> tuple[int, ...]:
+        """The columns that joins have merged with a column, any of which may be NULL in outer joins."""
+        return tuple(each.right for each in self.shared if each.left == index)
 
     def source_of(self, index: int) -> NamedRelation:
         """The source of a column of the row."""

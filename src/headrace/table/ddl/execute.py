@@ -219,14 +219,26 @@ def bind_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable |
     if node.must_exist and not there:
         advice = "Write CREATE OR REPLACE TABLE."
         raise context.unplanned(node.table, f"table '{path}' does not exist, and cannot be replaced", advice)
-    query = bind_query(context, node.query)
-    names = query.schema.names
-    table = tables.table_of_query(context, node, query.schema)
-    replaces = there and node.or_replace
-    if not replaces and tables.is_taken(
+    created = planned_table_as(context, node)
+    if not created.replaces and tables.is_taken(
         context, node.table, path, is_temporary=False, if_not_exists=node.if_not_exists
     ):
         return None
+    return created
+
+
+def planned_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable:
+    """The table of ``CREATE TABLE ... AS`` or ``REPLACE TABLE ... AS``, whether there is one of its name or not.
+
+    Raises:
+        SqlValidationError: when the query is not valid.
+    """
+    assert node.query is not None
+    path = tables.path_of(context, node.table)
+    replaces = node.or_replace and context.catalogs.table(path) is not None
+    query = bind_query(context, node.query)
+    names = query.schema.names
+    table = tables.table_of_query(context, node, query.schema)
     is_in_order = names == tuple(column.name for column in table.columns if column.is_persisted)
     targets = () if is_in_order else tuple(_column(node.table, name) for name in names)
     insert = st.Insert(node.table, node.query, targets, start=node.start, end=node.end)

@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidProgramError, UnsupportedOperationErro
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.bind.statements import bind_change, bind_insert, bind_query
 from headrace.table.catalog.objects import CatalogTable
-from headrace.table.ddl import CreatedTable, bind_table_as, execute_ddl, validate_ddl
+from headrace.table.ddl import CreatedTable, bind_table_as, execute_ddl, planned_table_as, validate_ddl
 from headrace.table.ddl.result import OK
 from headrace.table.environment.compiled_plan import (
     PlanReference,
@@ -209,6 +209,8 @@ def bound_statements(tables: TableEnvironment, statement: Statement, source: Sql
         relation = bind_query(context, statement.query)
     elif isinstance(statement, sql.Insert):
         relation = bind_insert(context, statement)
+    elif isinstance(statement, CreateTable) and statement.query is not None:
+        relation = planned_table_as(context, statement).sink
     else:
         raise UnsupportedOperationError(f"{type(statement).__name__} has no plan: give a query or an INSERT")
     if context.deferred:

@@ -11,6 +11,7 @@ from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.distinct_values import has_places
 from headrace.operators.mini_batch import WHOLE_INPUT, MiniBatch
+from headrace.table.bind.hints import time_to_live
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
@@ -30,7 +31,7 @@ class GroupAggregate(PhysicalNode):
     """Aggregates of the rows of each group, updated with every row.
 
     Attributes:
-        ttl: the time to live of unused state in milliseconds that a hint says; None for that of the session.
+        ttl: the time to live of unused state that a hint says; None for that of the session.
         level: ``PARTIAL`` or ``FINAL`` where distinct values are aggregated in two levels; empty elsewhere.
     """
 
@@ -45,7 +46,7 @@ class GroupAggregate(PhysicalNode):
     group: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     names: tuple[str, ...]
-    ttl: int | None = None
+    ttl: str | None = None
     level: str = ""
 
     @cached_property
@@ -85,6 +86,10 @@ class GroupAggregate(PhysicalNode):
         growing = growing_calls(self.input, self.calls)
         return call_texts(self.calls, names, self.input.schema.names, retracts=self.retracts, growing=growing)
 
+    def hint_terms(self) -> Terms:
+        if self.ttl is not None:
+            yield "stateTtlHints", f"[[STATE_TTL options:[{self.ttl}]]]"
+
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         if not is_batch or not isinstance(self.input, Exchange):
             return self
@@ -93,13 +98,15 @@ class GroupAggregate(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given, settings = self.input.schema, builder.settings
-        ttl = builder.state_ttl if self.ttl is None or builder.is_batch else self.ttl
+        ttl = builder.state_ttl if self.ttl is None or builder.is_batch else time_to_live(self.ttl)
         calls = operations(self.calls, self.schema.names[len(self.group) :], self.input)
         if not self.retracts and not ttl:
             calls = tuple(replace(call, keeps_values=_keeps_values(call, given)) for call in calls)
         mini_batch = WHOLE_INPUT if builder.is_batch and settings.get(AGG_PHASES) != "ONE_PHASE" else None
         if settings.get(MINI_BATCH) and not builder.is_batch:
-            mini_batch = MiniBatch(settings.get(MINI_BATCH_SIZE), self.has_two_phases)
+            is_incremental = self.has_two_phases and self.level == "FINAL"
+            size = settings.get(MINI_BATCH_SIZE)
+            mini_batch = MiniBatch(size, self.has_two_phases, is_incremental=is_incremental)
         spec = GroupAggregateSpec(
             calls,
             update_before=self.mode.takes_update_before,

@@ -8,7 +8,6 @@ from typing import Final
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.logical_types import bigint
-from headrace.table.bind.hints import time_to_live
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
@@ -145,10 +144,10 @@ def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None
         raise PlanningError(str(error)) from error
 
 
-def _ttl(hints: Sequence[logical.Hint]) -> int | None:
+def _ttl(hints: Sequence[logical.Hint]) -> str | None:
     """The time to live from the hint ``STATE_TTL`` of the only input; None without the hint."""
     found = [value for hint in hints if hint.name == "STATE_TTL" for _, value in hint.options]
-    return time_to_live(found[-1]) if found else None
+    return found[-1] if found else None
 
 
 def _windowed_or(
@@ -164,7 +163,7 @@ def _windowed_or(
 
 def _split_or(
     otherwise: MakeAggregate,
-    ttl: int | None,
+    ttl: str | None,
     buckets: int,
     source: PhysicalNode,
     group: tuple[int, ...],
@@ -176,7 +175,7 @@ def _split_or(
 
 
 def _grouped(
-    ttl: int | None,
+    ttl: str | None,
     source: PhysicalNode,
     group: tuple[int, ...],
     calls: tuple[AggregateCall, ...],

@@ -155,6 +155,10 @@ def _aggregate(aggregate: logical.Aggregate) -> Terms:
     if any(_UNNAMED.fullmatch(name) for name in names):
         names = tuple(f"agg#{at}" if _UNNAMED.fullmatch(name) else name for at, name in enumerate(names))
     yield from ((name, _aggregate_call(call)) for name, call in zip(names, aggregate.calls, strict=True))
+    for hint in aggregate.hints:
+        if hint.name == "STATE_TTL":
+            options = ", ".join(f"{key}={value}" for key, value in hint.options)
+            yield "stateTtlHints", f"[[STATE_TTL options:{{{options}}}]]"
 
 
 _UNNAMED: Final = re.compile(r"\$f\d+")

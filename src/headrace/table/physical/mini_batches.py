@@ -154,14 +154,15 @@ def _incremental(final: GlobalGroupAggregate, partial: GlobalGroupAggregate) -> 
         ("finalAggGrouping", keys),
         ("select", names_text([*final.key_texts, *shown])),
     )
-    node: PhysicalNode = Phase(partial.input, partial.schema, "IncrementalGroupAggregate", described)
+    hints = tuple(final.hint_terms())
+    node = Phase(partial.input, partial.schema, "IncrementalGroupAggregate", described, hints=hints)
     suffix = "_RETRACT" if partial.retracts else ""
     calls = [f"{call.function}{suffix}({part})" for call, part in zip(final.calls, parts, strict=False)]
     results = [f"{text} AS {name}" for text, name in zip(calls, final.schema.names[len(final.group) :], strict=True)]
     terms = [("groupBy", keys)] if keys else []
     terms += [("partialFinalType", final.level), ("select", names_text([*final.key_texts, *results]))]
     exchange = Exchange(node, final.group)
-    return Phase(exchange, final.schema, final.name, tuple(terms), mode=final.mode)
+    return Phase(exchange, final.schema, final.name, tuple(terms), hints=hints, mode=final.mode)
 
 
 def with_mini_batches(root: PhysicalNode, settings: Configuration) -> PhysicalNode:

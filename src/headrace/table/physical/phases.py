@@ -6,7 +6,7 @@ Senders sum up rows where the planner of the stream graph finds it useful; plans
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from headrace.table.logical.scalars import AggregateCall
@@ -126,6 +126,7 @@ class Phase(PhysicalNode):
         called: its name.
         described: its terms.
         distributed: the columns by which its rows are distributed; empty for a single task, None where unknown.
+        hints: its hints.
     """
 
     name: ClassVar[str] = "Phase"
@@ -135,6 +136,7 @@ class Phase(PhysicalNode):
     called: str
     described: tuple[tuple[str, str], ...] = ()
     distributed: tuple[int, ...] | None = None
+    hints: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
 
     @property
     def title(self) -> str:
@@ -146,6 +148,9 @@ class Phase(PhysicalNode):
 
     def terms(self, text: ScalarText) -> Terms:
         yield from self.described
+
+    def hint_terms(self) -> Terms:
+        yield from self.hints
 
 
 @dataclass(frozen=True)

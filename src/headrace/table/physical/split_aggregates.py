@@ -81,12 +81,12 @@ def split_aggregate(
     calls: tuple[AggregateCall, ...],
     *,
     buckets: int,
-    ttl: int | None,
+    ttl: str | None,
 ) -> PhysicalNode | None:
     """The plan of an aggregate in two levels; None where no values are distinct, or a function cannot be split."""
     split = SplitCalls(group, calls, buckets)
     kinds = source.schema.types
-    is_possible = all(each.function in _FINAL and not each.options for each in calls)
+    is_possible = all(each.function in _FINAL and not each.options and len(each.operands) <= 1 for each in calls)
     if not is_possible or not any(each.is_distinct for each in calls) or not split.hashed:
         return None
     if not all(_has_hash(kinds[column]) for column in split.hashed):
@@ -176,7 +176,7 @@ def _filtered(
     return Calc(node, (*columns, *conditions), names), keys, [places[condition] for condition in found]
 
 
-def _put_together(partial: GroupAggregate, split: SplitCalls, ttl: int | None) -> GroupAggregate:
+def _put_together(partial: GroupAggregate, split: SplitCalls, ttl: str | None) -> GroupAggregate:
     """The second level: the results of all buckets of a group."""
     place, outer = len(partial.group), []
     for each, part in _with_parts(split.calls):

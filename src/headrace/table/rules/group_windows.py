@@ -116,7 +116,7 @@ def _windowed(aggregate: Aggregate) -> Relation:
         kind,
         place,
         index,
-        lengths[-1] or 1,
+        1 if lengths[-1] is None else lengths[-1],
         lengths[0] if kind is WindowKind.HOP else None,
         problem,
     )

@@ -157,7 +157,8 @@ class OverFunctions:
         if len(call.arguments) <= _DEFAULT:
             return found
         default = rows.column(call.arguments[_DEFAULT]).cast(found.type)
-        return pc.if_else(pa.array(is_there), found, default)
+        shown = pc.if_else(pa.array(is_there), found, default)
+        return shown if call.type.nullable else pc.coalesce(shown, default)
 
 
 def row_numbers(segments: Segments, before: Longs) -> pa.Array:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.common.arrays import Picked, fixed_width, gather
 from headrace.common.batch import Batch
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 Longs = npt.NDArray[np.int64]
 
-_DEFAULT = 2
-"""The position of the default argument of ``LAG``."""
 _BEFORE, _SUMS = "rows-before", "sums-before"
 _TIME = pa.field("time", pa.int64())
 _ARRIVAL = pa.field("arrival", pa.int64())
@@ -127,12 +124,7 @@ class RowsBefore:
         found = self._functions.value(call, {}, whole.rows, ordered)
         if self._functions.frame.is_rows:
             return gather(found, places)
-        # Peers share the frame of the last one; a null value gives the same as a missing row.
-        shown = gather(found, ordered.peers[1][places] - 1)
-        if len(call.arguments) <= _DEFAULT:
-            return shown
-        default = gather(whole.rows.column(call.arguments[_DEFAULT]), places).cast(shown.type)
-        return pc.coalesce(shown, default)
+        return gather(found, ordered.peers[1][places] - 1)  # peers share the frame of the last one
 
     def _of_frames(self, whole: _RowsOfKeys, ordered: OrderedRows) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over the frames of new rows."""
