@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headrace.client.submission import plan_graph
+from headrace.common import RowKind
 from headrace.jobmanager.settings import job_settings
+from headrace.operators import group_aggregate
+from headrace.operators.join import bounded_join
 from headrace.table import EnvironmentSettings, TableEnvironment
 from tests.table.connectors.session import session
 
@@ -48,3 +51,41 @@ def test_all_input_of_batch_mode_is_one_epoch_where_it_need_not_be_in_memory(run
     )
     configuration = tables.job_configuration()
     assert job_settings(configuration, plan_graph(graph, configuration, "job", 2)).limits.first_records == first
+
+
+LEFT = "(VALUES (1, 'a'), (1, 'a'), (2, 'b'), (CAST(NULL AS INT), 'c'), (3, CAST(NULL AS STRING)), (4, 'd')) AS l(k, t)"
+RIGHT = (
+    "(VALUES (1, 'a', 10), (1, 'b', 11), (2, 'b', 12), (CAST(NULL AS INT), 'c', 13), (4, 'x', 14), (4, 'd', 15)) "
+    "AS r(k, t, n)"
+)
+OF_BATCHES = [
+    *(
+        f"SELECT l.k, l.t, n FROM {LEFT} {kind} JOIN {RIGHT} ON {condition}"
+        for kind in ("", "LEFT", "RIGHT", "FULL")
+        for condition in ("l.k = r.k AND l.t = r.t", "l.k = r.k AND n > 10")
+    ),
+    f"SELECT k, t FROM {LEFT} WHERE EXISTS (SELECT 1 FROM {RIGHT} WHERE r.k = l.k AND r.t <> l.t)",
+    f"SELECT k, t FROM {LEFT} WHERE NOT EXISTS (SELECT 1 FROM {RIGHT} WHERE r.k = l.k AND r.t = l.t)",
+    f"SELECT l.t, COUNT(*), COUNT(DISTINCT n), SUM(n), MIN(r.t), AVG(n) FROM {LEFT}, {RIGHT} GROUP BY l.t",
+    f"SELECT COUNT(*), MAX(n) FROM {LEFT} JOIN {RIGHT} ON l.k = r.k AND l.k > 1",
+]
+
+
+@pytest.mark.parametrize("query", OF_BATCHES)
+def test_batches_give_the_same_however_much_is_held(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def result(*, is_streaming: bool = False, **settings: str) -> list[str]:
+        left: list[str] = []
+        tables = session(is_streaming=is_streaming, **{"parallelism.default": "2", **settings})
+        for row in tables.execute_sql(query).collect():
+            if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER):
+                left.append(str(tuple(row)))
+            else:
+                left.remove(str(tuple(row)))
+        return sorted(left)
+
+    expected = result(is_streaming=True)
+    assert result() == expected
+    monkeypatch.setattr(bounded_join, "_HELD_BYTES", 1)
+    monkeypatch.setattr(group_aggregate, "_HELD_ROWS", 2)
+    assert result() == expected
+    assert result(**{"headrace.epoch.max-records": "1", "headrace.epoch.first-records": "1"}) == expected
