@@ -15,7 +15,9 @@ from headrace.log import Consumer
 from headrace.table import ExplainDetail, PlanReference, TableEnvironment
 from headrace.table.environment.compiled_plan import compiled_plan
 from headrace.table.logical.errors import PlanningError
-from headrace.table.plans.changes import ChangedPlanError
+from headrace.table.logical.relations import Scan
+from headrace.table.logical.schema import Schema
+from headrace.table.plans.changes import ChangedPlanError, _of_scans
 from headrace.table.udf import udf
 from tests.table.connectors.session import rows, run, session
 from tests.table.statements import STATEMENTS, environment
@@ -59,7 +61,7 @@ def test_a_plan_is_executed_without_the_tables(tmp_path: Path, is_streaming: boo
     query = "SELECT twice(n), 1.25 FROM (VALUES (1), (2), (3)) AS t(n) WHERE n > 1"
     assert rows(tables, f"COMPILE PLAN '{file}' FOR INSERT INTO doubles {query}") == [("OK",)]
     other = session(is_streaming=is_streaming)
-    with pytest.raises(PlanningError, match="calls the function twice, which is not there"):
+    with pytest.raises(PlanningError, match=r"^the compiled plan calls the function twice, which is not there"):
         other.execute_sql(f"EXECUTE PLAN '{file}'")
     other.create_temporary_system_function("twice", twice)
     other.execute_sql(f"EXECUTE PLAN '{file}'").wait()
@@ -92,12 +94,20 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     tables = planned()
     with pytest.raises(InvalidProgramError, match="there is no compiled plan"):
         tables.execute_plan(PlanReference.from_file(tmp_path / "none.json"))
+    (tmp_path / "image").write_bytes(b"\xff\xd8")
+    for path in (tmp_path, tmp_path / "image"):
+        with pytest.raises(PlanningError, match="cannot be read as a compiled plan"):
+            tables.load_plan(PlanReference.from_file(path))
     plan = tables.compile_plan_sql(SUMS).as_json_string()
     for text, told in [
         ("{", "it is no compiled plan"),
         ('{"flinkVersion": "2.3", "nodes": []}', "it is one of Flink"),
         (plan.replace('"format": 1', '"format": 99'), "format 99"),
         (plan.replace('"@type": "GroupAggregate"', '"@type": "Unheard"'), "at node 4, Unheard"),
+        (plan.replace('"mode"', '"mood"'), "cannot be read: KeyError.'mode'"),
+        (plan.replace('"nodes": [', '"nodes": [7, '), "cannot be read: AttributeError"),
+        (plan.replace('"settings": {', '"settings": {"execution.runtime-mode": "BATCH"'), "begin with table. alone"),
+        ('{"headraceVersion": ' + "[" * 100_000, "it is no compiled plan"),
     ]:
         with pytest.raises(PlanningError, match=told):
             tables.load_plan(PlanReference.from_json_string(text))
@@ -106,6 +116,32 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     local = tables.from_elements([("a", 1)], ["card", "n"])
     with pytest.raises(PlanningError, match="exists in this program alone"):
         compiled_plan(tables, tables.insert_of(local, "totals"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"@type": "server:RestServer", "settings": None}, "has no server:RestServer"),
+        ({"@type": "table.environment:TableEnvironment"}, "has no table.environment:TableEnvironment"),
+        ({"@type": "table.connectors:TableSource"}, "has no table.connectors:TableSource"),
+        ({"@enum": "table.logical:Schema", "@value": "fields"}, "has no table.logical:Schema"),
+        ({"@decimal": "ten"}, "at node 1, TableSourceScan: InvalidOperation"),
+    ],
+)
+def test_plans_make_values_alone(tmp_path: Path, given: dict[str, object], told: str) -> None:
+    made = PAYMENTS.format(f"'connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}'")
+    tables = session(made, TOTALS.format("", "'connector' = 'blackhole'"))
+    document = json.loads(tables.compile_plan_sql(SUMS).as_json_string())
+    assert document["nodes"][0]["@type"] == "TableSourceScan"
+    document["nodes"][0]["scan"] = given
+    with pytest.raises(PlanningError, match=told):
+        tables.load_plan(PlanReference.from_json_string(json.dumps(document)))
+
+
+def test_values_of_secret_options_are_not_told() -> None:
+    password = ("password", "hunter2"), ("password", "tr0ub4dor")
+    before, after = (Scan(("c", "d", "payments"), Schema(()), (each,)) for each in password)
+    assert list(_of_scans(before, after)) == ["the option 'password' of table c.d.payments has another value"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +180,7 @@ JOIN = "INSERT INTO totals SELECT p.card, q.amount FROM payments p JOIN payments
         (SUMS, SUMS.replace("SUM", "MAX"), "its calls would be others"),
         (SUMS, SUMS.replace("SUM(amount)", "SUM(amount + 1)"), r"the columns are \[card STRING, \+\(amount, 1\) INT\]"),
         (SUMS, "INSERT INTO totals SELECT card, amount FROM payments", "GroupAggregate would become TableSourceScan"),
-        (SUMS, SUMS.replace("payments", "payments /*+ OPTIONS('rows-per-second' = '5') */"), "'rows-per-second' = '5'"),
+        (SUMS, SUMS.replace("payments", "payments /*+ OPTIONS('rows-per-second' = '5') */"), "table .* is '5', before"),
         (JOIN, JOIN.replace("p.card = q.card", "p.shop = q.shop"), "its keys would be others"),
         (JOIN, JOIN.replace("JOIN", "LEFT JOIN"), "its kind would be others"),
     ],

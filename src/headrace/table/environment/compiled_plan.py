@@ -86,11 +86,13 @@ class FilePlanReference(PlanReference):
 
     def text(self) -> str:
         try:
-            return local_path(self.path).read_text()
+            return local_path(self.path).read_text("utf-8")
         except FileNotFoundError as error:
             raise PlanningError(
                 f"there is no compiled plan {self.path!r}: COMPILE PLAN '{self.path}' FOR INSERT ... makes one"
             ) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanningError(f"{self.path!r} cannot be read as a compiled plan: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from headrace.common.logical_types import LogicalType
+from headrace.common.masking import is_sensitive
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Scan
 from headrace.table.logical.scalars import AggregateCall
@@ -142,7 +143,8 @@ def _of_scans(old: Scan, new: Scan) -> Iterator[str]:
     before, now = dict(old.options), dict(new.options)
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):
-            yield f"table {'.'.join(new.path)} has '{key}' = {now.get(key)!r}, before {before.get(key)!r}"
+            told = "has another value" if is_sensitive(key) else f"is {now.get(key)!r}, before {before.get(key)!r}"
+            yield f"the option '{key}' of table {'.'.join(new.path)} {told}"
 
 
 def _of_state(old: PhysicalNode, new: PhysicalNode) -> Iterator[str]:

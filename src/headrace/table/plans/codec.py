@@ -27,9 +27,15 @@ Json = Any
 
 _PACKAGE: Final = "headrace"
 _CLASS, _NODE, _VALUE = "@type", "@node", "@value"
-_SET, _ENUM, _KIND, _DECIMAL, _BYTES, _FLOAT, _FUNCTION = (
-    *("@set", "@enum", "@class", "@decimal", "@bytes", "@float", "@function"),
-)
+_SET, _ENUM, _DECIMAL, _BYTES, _FLOAT, _FUNCTION = "@set", "@enum", "@decimal", "@bytes", "@float", "@function"
+
+_PARTS: Final = ("common", "operators", "table")
+"""The packages whose values plans are made of."""
+
+NOT_READ: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading ends with where a document has something else than it should have."""
+
+DAMAGED: Final = "It is damaged, or was compiled by a newer version"
 
 
 class PlanEncoder:
@@ -98,8 +104,6 @@ def _plain(value: Any) -> Json:
     if isinstance(value, frozenset):
         members = sorted(value, key=lambda each: str(getattr(each, "name", each)))
         return {_SET: [_member(each) for each in members]}
-    if isinstance(value, type):
-        return {_KIND: _name_of(value)}
     raise PlanningError(f"a compiled plan cannot hold a {type(value).__qualname__}, as {str(value)[:80]!r} is one")
 
 
@@ -128,10 +132,12 @@ class PlanDecoder:
         try:
             values = {name: self._decoded(value) for name, value in document.items() if name not in (_CLASS, "id")}
             self.nodes[document["id"]] = self._node(_node_class(document[_CLASS]), values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except HeadraceError:
+            raise
+        except NOT_READ as error:
             raise PlanningError(
                 f"the compiled plan cannot be read at node {document.get('id')}, {document.get(_CLASS)}: {error!r}. "
-                "It is damaged, or was compiled by a newer version"
+                f"{DAMAGED}"
             ) from error
 
     def _node(self, kind: type[PhysicalNode], values: dict[str, Any]) -> PhysicalNode:
@@ -147,7 +153,7 @@ class PlanDecoder:
         if not isinstance(value, dict):
             return value
         if _CLASS in value:
-            kind = _class_of(value[_CLASS])
+            kind = _value_class(value[_CLASS])
             return kind(**{name: self._decoded(each) for name, each in value.items() if name != _CLASS})
         return self._tagged(value)
 
@@ -156,7 +162,7 @@ class PlanDecoder:
         if tag == _NODE:
             return self.nodes[given]
         if tag == _ENUM:
-            return _class_of(given)[value[_VALUE]]
+            return _enum_of(given)[value[_VALUE]]
         if tag == _SET:
             return frozenset(map(self._decoded, given))
         return self._function_of(given) if tag == _FUNCTION else _READERS[tag](given)
@@ -179,11 +185,28 @@ def _package_of(module: str) -> str:
 
 def _class_of(name: str) -> Any:
     package, _, own = name.partition(":")
+    if package.partition(".")[0] not in _PARTS:
+        raise PlanningError(f"a compiled plan has no {name}")
     return _classes(package)[own]
 
 
+def _value_class(name: str) -> Any:
+    """The class of a value: one that does nothing when it is made, since a document may name any."""
+    kind = _class_of(name)
+    made_as = getattr(kind, "__dataclass_params__", None)
+    if made_as is None or not made_as.frozen or issubclass(kind, (PhysicalNode, TableSource, TableSink)):
+        raise PlanningError(f"a compiled plan has no {name}")
+    return kind
+
+
+def _enum_of(name: str) -> Any:
+    kind = _class_of(name)
+    if not issubclass(kind, Enum):
+        raise PlanningError(f"a compiled plan has no {name}")
+    return kind
+
+
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    _KIND: _class_of,
     _DECIMAL: Decimal,
     _BYTES: base64.b64decode,
     _FLOAT: float,

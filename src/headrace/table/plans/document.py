@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.common.configuration import Configuration
+from headrace.common.errors import HeadraceError
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.logical.errors import PlanningError
@@ -17,7 +19,7 @@ from headrace.table.physical.node import Edges, PhysicalNode
 from headrace.table.physical.scalar_text import calcite_text
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
-from headrace.table.plans.codec import Json, PlanDecoder, PlanEncoder, version
+from headrace.table.plans.codec import DAMAGED, NOT_READ, Json, PlanDecoder, PlanEncoder, version
 
 FORMAT: Final = 1
 """The version of the documents."""
@@ -133,26 +135,51 @@ class CompiledStatements:
             PlanningError: when it is no compiled plan, is damaged, or is of a newer version.
         """
         document = _read(text)
-        is_batch, settings = document["mode"] == "BATCH", document["settings"]
-        known = Configuration.from_dict({**session.to_dict(), **settings})
-        decoder = PlanDecoder(ConversionContext(is_batch, known), function_of)
-        uids: dict[int, Sequence[str]] = {}
-        for each in document["nodes"]:
-            own = each.pop("uids", ())
-            each.pop("description", None)
-            decoder.add(each)
-            uids[id(decoder.nodes[each["id"]])] = own
-        roots = tuple(decoder.nodes[number] for number in document["roots"])
-        return CompiledStatements(roots, is_batch, settings, uids, document["headraceVersion"])
+        with _telling_damage():
+            return _statements(document, session, function_of)
+
+
+def _statements(
+    document: dict[str, Json], session: Configuration, function_of: Callable[[str], FunctionDefinition]
+) -> CompiledStatements:
+    is_batch, settings = document["mode"] == "BATCH", document["settings"]
+    others = sorted(key for key in settings if not key.startswith(_PREFIX))
+    if others:
+        raise PlanningError(f"a compiled plan sets options that begin with {_PREFIX} alone, and not {others[0]}")
+    known = Configuration.from_dict({**session.to_dict(), **settings})
+    decoder = PlanDecoder(ConversionContext(is_batch, known), function_of)
+    uids: dict[int, Sequence[str]] = {}
+    for each in document["nodes"]:
+        own = each.pop("uids", ())
+        each.pop("description", None)
+        decoder.add(each)
+        uids[id(decoder.nodes[each["id"]])] = own
+    roots = tuple(decoder.nodes[number] for number in document["roots"])
+    return CompiledStatements(roots, is_batch, settings, uids, document["headraceVersion"])
+
+
+@contextmanager
+def _telling_damage() -> Iterator[None]:
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except NOT_READ as error:
+        raise PlanningError(f"the compiled plan cannot be read: {error!r}. {DAMAGED}") from error
 
 
 def described_operators(text: str) -> dict[str, str]:
     """What each operator of a compiled plan is part of, by its uid: the statements, the node, and the tables it reads.
 
     Raises:
-        PlanningError: when the text is no compiled plan.
+        PlanningError: when the text is no compiled plan, or is damaged.
     """
     document = _read(text)
+    with _telling_damage():
+        return _described(document)
+
+
+def _described(document: dict[str, Json]) -> dict[str, str]:
     nodes = {each["id"]: each for each in document["nodes"]}
     below = {number: _below(number, nodes) for number in nodes}
     found: dict[str, str] = {}
@@ -161,7 +188,8 @@ def described_operators(text: str) -> dict[str, str]:
         statements = ", ".join(f"INSERT INTO {nodes[root]['target']['path'][-1]}" for root in roots)
         scans = [nodes[each]["scan"]["path"][-1] for each in sorted(below[number]) if "scan" in nodes[each]]
         of_tables = f" of {', '.join(dict.fromkeys(scans))}" if scans and "scan" not in node else ""
-        found |= dict.fromkeys(node.get("uids", ()), f"{statements}: {node['description']}{of_tables}")
+        described = node.get("description", node["@type"])
+        found |= dict.fromkeys(node.get("uids", ()), f"{statements}: {described}{of_tables}")
     return found
 
 
@@ -179,16 +207,16 @@ def _values(node: Json) -> Iterator[Json]:
 def _read(text: str) -> dict[str, Json]:
     try:
         document: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PlanningError(f"it is no compiled plan: {error}") from error
     if not isinstance(document, dict) or "headraceVersion" not in document:
         told = ": it is one of Flink, whose plans name operators of Flink" if "flinkVersion" in str(text)[:400] else ""
         raise PlanningError(
             f"it is no compiled plan of headrace{told}. It is made by COMPILE PLAN '...' FOR INSERT ..."
         )
-    if document["format"] != FORMAT:
+    if document.get("format") != FORMAT:
         raise PlanningError(
-            f"the compiled plan has format {document['format']}, of headrace {document['headraceVersion']}, and this "
-            f"version reads {FORMAT}: execute it by that version, or a later one"
+            f"the compiled plan has format {document.get('format')}, of headrace {document['headraceVersion']}, and "
+            f"this version reads {FORMAT}: execute it by that version, or a later one"
         )
     return document
