@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.connectors.postgres.server import Database, Server, running
+if TYPE_CHECKING:
+    from tests.connectors.postgres.server import Database, Server
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
+    from tests.connectors.postgres.server import running  # which needs PostgreSQL
+
     with running() as server:
         yield server
 

@@ -288,13 +288,17 @@ def test_a_slot_that_others_have_moved_is_noticed(database: Database) -> None:
     assert "any more, from which the job would go on" in refused(capture)
 
 
-def test_a_slot_has_one_reader(database: Database) -> None:
+def test_a_slot_has_one_reader(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.connectors.postgres import tables
+
     database.execute(ORDERS)
     first = Capture(database, COLUMNS, UPSERT)
     first.catch_up()
     database.execute("INSERT INTO orders VALUES (0, 'z')")
     first.catch_up()
-    assert "needs a slot of its own" in refused(Capture(database, COLUMNS, UPSERT))
+    with monkeypatch.context() as impatient:
+        impatient.setattr(tables, "_PATIENCE", 3)
+        assert "needs a slot of its own" in refused(Capture(database, COLUMNS, UPSERT))
     younger = Capture(database, COLUMNS, UPSERT)
     younger.manifest, younger.position = first.manifest, first.position
     younger.restart()

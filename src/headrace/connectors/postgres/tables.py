@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.connectors.postgres.server import Connection
 
 PLUGIN: Final = "pgoutput"
-_PATIENCE: Final = 50
+_PATIENCE: Final = 300
 """So often it is tried, a tenth of a second apart, to take a slot from a session that has been ended."""
 
 
@@ -357,8 +357,18 @@ def take_slot(connection: Connection, name: str, position: int, *, is_own: bool)
 
 
 def drop_slot(connection: Connection, name: str) -> None:
-    """Drop a slot, if it is there."""
-    with telling(f"replication slot {name!r}"):
-        connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (name,)
-        )
+    """Drop a slot, if it is there, as soon as the session that has read from it is gone.
+
+    Raises:
+        InfrastructureError: when it stays in use.
+    """
+    for _ in range(_PATIENCE):
+        slot = find_slot(connection, name)
+        if slot is None:
+            return
+        if slot.active_pid is None:
+            with telling(f"replication slot {name!r}"):
+                connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+            return
+        time.sleep(0.1)
+    raise InfrastructureError(f"replication slot {name!r} is in use by another session, and cannot be dropped")
