@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from benchmarks.memory import children_seconds
 
 _CLIENTS = 4
+_LOOK_SECONDS = 0.02
 _JOB_SECONDS = 0.5
 """How often it is looked which job runs."""
 _ROOT = Path(__file__).resolve().parent.parent
@@ -73,6 +74,8 @@ def flood(address: str, rate: int, kind: str) -> Iterator[Flood]:
     """
     command = [sys.executable, "-m", "benchmarks.flood", address, str(rate), kind]
     clients = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert clients.stdout is not None
+    clients.stdout.readline()  # they are ready
     found = Flood()
     try:
         yield found
@@ -102,24 +105,25 @@ class _Clients:
         self._pause = _CLIENTS / rate
         self._ended = threading.Event()
         self._job = ""
+        self._begun = 0.0
         self.statuses: Counter[int] = Counter()
 
     def ask(self) -> float:
-        """Ask until the standard input ends; for how many seconds that was."""
-        self._find_job()
-        begun = time.monotonic()
-        starts = [begun + self._pause * number / _CLIENTS for number in range(_CLIENTS)]
-        threads = [threading.Thread(target=self._repeat, args=(start,)) for start in starts]
-        threads.append(threading.Thread(target=self._follow_job, daemon=True))
+        """Ask until the standard input ends; for how many seconds that was, from when there was a job."""
+        threads = [threading.Thread(target=self._repeat, args=(number,)) for number in range(_CLIENTS)]
+        threads.append(threading.Thread(target=self._follow_job))
         for thread in threads:
             thread.start()
         sys.stdin.read()
         self._ended.set()
         for thread in threads:
             thread.join()
-        return time.monotonic() - begun
+        return time.monotonic() - self._begun
 
-    def _repeat(self, start: float) -> None:
+    def _repeat(self, number: int) -> None:
+        while not self._job and not self._ended.wait(_LOOK_SECONDS):
+            pass
+        start = self._begun + self._pause * number / _CLIENTS
         connection = http.client.HTTPConnection(self._host, timeout=30)
         due = start
         for path, headers in cycle(self._asks):
@@ -134,18 +138,20 @@ class _Clients:
 
     def _follow_job(self) -> None:
         """Jobs run one after the other."""
+        self._find_job()
         while not self._ended.wait(_JOB_SECONDS):
             self._find_job()
 
     def _find_job(self) -> None:
         """The last job that runs, as soon as there is one."""
-        while not self._ended.wait(0.05):
+        while not self._ended.wait(_LOOK_SECONDS):
             connection = http.client.HTTPConnection(self._host, timeout=30)
             connection.request("GET", "/v1/jobs/overview")
             jobs = json.loads(connection.getresponse().read())["jobs"]
             connection.close()
             running = [each["jid"] for each in jobs if each["state"] == "RUNNING"]
             if running:
+                self._begun = self._begun or time.monotonic()
                 self._job = running[-1]
                 return
 
@@ -153,6 +159,8 @@ class _Clients:
 def main(address: str, rate: int, kind: str) -> None:
     """Ask until the standard input ends, and say what came back."""
     clients = _Clients(address, rate, kind)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     seconds = clients.ask()
     sys.stdout.write(json.dumps({"statuses": clients.statuses, "seconds": seconds}))
 
