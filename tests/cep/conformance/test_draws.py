@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import warnings
 from pathlib import Path
 from random import Random
 
@@ -31,5 +32,7 @@ def test_drawn_patterns_find_what_flink_finds(tmp_path: Path) -> None:
     )
     answered = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(answered) > COUNT * 0.9
-    found = {case["id"]: told(case) for case in answered}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # windows that change nothing are drawn, too
+        found = {case["id"]: told(case) for case in answered}
     assert {name: text for name, text in found.items() if text is not None} == {}
