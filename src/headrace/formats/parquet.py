@@ -236,7 +236,10 @@ def _statistics_of_chunk(chunk: pq.ColumnChunkMetaData) -> ColumnStatistics:
     if found is None:
         return ColumnStatistics()
     nulls = found.null_count if found.has_null_count else None
-    return ColumnStatistics(nulls, found.min, found.max) if found.has_min_max else ColumnStatistics(nulls)
+    try:
+        return ColumnStatistics(nulls, found.min, found.max) if found.has_min_max else ColumnStatistics(nulls)
+    except (ValueError, OverflowError):  # days beyond the year 9999, and nanoseconds, are no values of Python
+        return ColumnStatistics(nulls)
 
 
 def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:

@@ -35,7 +35,12 @@ class ColumnStatistics:
 
 
 def _of_known(values: list[Any], function: Callable[[list[Any]], Any]) -> Any:
-    return None if not values or any(each is None for each in values) else function(values)
+    if not values or any(each is None for each in values):
+        return None
+    try:
+        return function(values)
+    except TypeError:  # the column has another type in some files
+        return None
 
 
 def _nothing(_: str) -> ColumnStatistics:

@@ -6,6 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidTypeError
@@ -249,3 +251,31 @@ def test_a_connector_that_shows_rows_at_once_creates_no_table_atomically() -> No
     with pytest.warns(UserWarning, match="atomicity-enabled has no effect on table default_catalog.default_database.t"):
         run(tables, "CREATE TABLE t WITH ('connector'='blackhole') AS SELECT 1 AS a")
     assert tables.list_tables() == ["t"]
+
+
+def test_values_that_statistics_cannot_hold_are_not_known(tmp_path: Path) -> None:
+    """Days and times beyond those of Python, a nanosecond, and a column of two types."""
+    far = pa.array([0, 2**31 - 1], pa.date32()), pa.array([0, 2**62], pa.timestamp("us"))
+    for number, last in enumerate([pa.array([1, 2], pa.int64()), pa.array(["a", "b"])]):
+        file = pa.table(
+            {"k": [1, 2], "day": far[0], "at": far[1], "nanos": pa.array([1, 2], pa.timestamp("ns")), "v": last}
+        )
+        pq.write_table(file, tmp_path / f"{number}.parquet")
+    columns = "k BIGINT, `day` DATE, `at` TIMESTAMP(6), nanos TIMESTAMP(9), v BIGINT"
+    where = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet'"
+    tables = session(f"CREATE TABLE t ({columns}) WITH ({where})", is_streaming=False)
+    plan = tables.explain_sql(
+        "SELECT a.k FROM t a, t b, t c WHERE a.k = b.k AND b.k = c.k AND a.`day` > DATE '2020-01-01' AND a.`at` > "
+        "TIMESTAMP '2020-01-01 00:00:00' AND b.nanos > TIMESTAMP '2020-01-01 00:00:00' AND c.v > 1"
+    )
+    assert plan.count("TableSourceScan") >= 3
+
+
+def test_times_beyond_nanoseconds_are_estimated(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": pa.array([0, 250_000_000_000_000_000], pa.timestamp("us"))}), tmp_path / "f.parquet")
+    where = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet'"
+    tables = session(f"CREATE TABLE t (`at` TIMESTAMP(9)) WITH ({where})", is_streaming=False)
+    assert "TableSourceScan" in tables.explain_sql(
+        "SELECT a.`at` FROM t a, t b, t c WHERE a.`at` = b.`at` AND b.`at` = c.`at` AND a.`at` > TIMESTAMP '2020-01-01 "
+        "00:00:00'"
+    )

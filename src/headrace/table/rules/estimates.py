@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -290,8 +290,10 @@ def _number(value: Any, kind: pa.DataType) -> float | None:
     if isinstance(value, bool | int | float | Decimal):
         return float(value)
     if isinstance(value, datetime):
-        return float(pa.scalar(value, kind).value) if pa.types.is_timestamp(kind) else None
+        since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+        return since.total_seconds() * _PER_SECOND[kind.unit] if pa.types.is_timestamp(kind) else None
     return float(value.toordinal() - _EPOCH) if isinstance(value, date) else None
 
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+_PER_SECOND: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}

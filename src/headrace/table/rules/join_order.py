@@ -255,8 +255,13 @@ class _Search:
         return [
             condition
             for condition, reads in zip(self._conditions, self._sets, strict=True)
-            if reads <= both and (not (reads <= lefts or reads <= rights) or reads in (set(), lefts, rights))
+            if reads <= both and (not (reads <= lefts or reads <= rights) or _is_of_one(reads, (lefts, rights)))
         ]
+
+
+def _is_of_one(reads: frozenset[int], sides: tuple[set[int], set[int]]) -> bool:
+    """Return whether a condition is of one relation that is a side of the join; or of none, to be told at any join."""
+    return not reads or (len(reads) == 1 and reads in sides)
 
 
 def _largest_apart(trees: dict[frozenset[int], _Joined]) -> dict[frozenset[int], _Joined]:
