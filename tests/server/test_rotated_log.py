@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from headrace.server.rotated_log import LogLimits, RotatedLog, remove_oldest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ALL = 1 << 30
@@ -42,6 +44,24 @@ def test_a_file_that_has_become_large_is_put_aside_and_the_oldest_goes(tmp_path:
     assert found.text == "a long line 2\na long line 3\nthe last\n"
     assert found.begin == len("short\na long line 0\na long line 1\n")
     assert log.size() == len(found.text)
+
+
+def test_two_processes_put_a_file_aside_once(tmp_path: Path) -> None:
+    file, limits = tmp_path / "log", LogLimits(10, 2)
+
+    class Second(RotatedLog):
+        """Finds the file large, and then has to wait for another process that puts it aside."""
+
+        @contextmanager
+        def _locked(self, how: int) -> Iterator[None]:
+            assert RotatedLog(file).rotate(limits)
+            with super()._locked(how):
+                yield
+
+    write(file, "a long line\n")
+    assert not Second(file).rotate(limits)
+    assert (tmp_path / "log.1").read_text() == "a long line\n"
+    assert not (tmp_path / "log.2").exists()
 
 
 def test_without_old_files_only_the_present_one_is_kept(tmp_path: Path) -> None:
@@ -125,6 +145,12 @@ def test_a_position_that_is_no_more_gives_all_there_is(tmp_path: Path) -> None:
         found = RotatedLog(file).tail(ALL, position)
         assert found is not None
         assert found.text == "three\n"
+
+
+def test_logs_that_another_process_removes_meanwhile_are_no_error(tmp_path: Path) -> None:
+    write(tmp_path / "kept", "")
+    remove_oldest([tmp_path / "gone", tmp_path / "kept"], 1)
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
 
 def test_logs_of_earlier_processes_go_when_there_are_many(tmp_path: Path) -> None:

@@ -79,9 +79,12 @@ class RotatedLog:
         Raises:
             OSError: when it cannot be copied.
         """
-        if _size(self._file) < max(1, limits.most_bytes):
+        large = max(1, limits.most_bytes)
+        if _size(self._file) < large:
             return False
         with self._locked(fcntl.LOCK_EX), self._file.open("rb") as log:
+            if _size(self._file) < large:  # another process has just done it
+                return False
             copy = self._file.with_name(f"{self._file.name}.part")
             with copy.open("wb") as copied:
                 shutil.copyfileobj(log, copied, _BLOCK)
@@ -186,7 +189,7 @@ def _rotate(logs: Sequence[RotatedLog], limits: LogLimits) -> None:
 
 def remove_oldest(files: Iterable[Path], most_files: int) -> None:
     """Keep so many logs of earlier processes, with what was put aside of them; the others go."""
-    oldest_last = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
+    oldest_last = sorted(files, key=_modified, reverse=True)
     for file in oldest_last[most_files:]:
         for each in (file, *file.parent.glob(f"{file.name}.*")):
             each.unlink(missing_ok=True)
@@ -197,6 +200,13 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def _modified(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:  # another process has removed it
+        return 0.0
 
 
 def _pieces(files: list[Path], sizes: list[int], skipped: int) -> Iterator[bytes]:

@@ -222,3 +222,11 @@ def test_what_no_column_holds_is_refused_at_once(database: Database, tmp_path: P
 def test_other_databases_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="is not one of PostgreSQL"):
         PostgresSink({"url": url, "table-name": "totals"})
+
+
+def test_names_and_passwords_of_urls_are_as_urls_have_them() -> None:
+    sink = PostgresSink({"url": "jdbc:postgresql://an%40n:p%2Fw@db:5433/shop", "table-name": "totals"})
+    assert (sink._server.username, sink._server.password, sink._server.port) == ("an@n", "p/w", 5433)
+    for place in ("db:many/shop", "db/shop?port=many"):
+        with pytest.raises(ConfigurationError, match="has a port that is none"):
+            PostgresSink({"url": f"jdbc:postgresql://{place}", "table-name": "totals"})

@@ -368,10 +368,11 @@ class ReplicationReceiver:
                 if time.monotonic() - sent >= _STATUS_SECONDS:
                     self._send_status(connection)
                     sent = time.monotonic()
-                if self._is_full or self._refused is not None:
-                    with self._changed:
+                with self._changed:
+                    waits = self._is_full or self._refused is not None
+                    if waits:
                         self._changed.wait(_WAIT_SECONDS)
-                elif not self._take_over(connection):
+                if not waits and not self._take_over(connection):
                     select.select([connection.pgconn.socket], [], [], _WAIT_SECONDS)
                     connection.pgconn.consume_input()
             self._send_status(connection)

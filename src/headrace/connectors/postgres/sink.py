@@ -500,11 +500,15 @@ def server_of_url(options: Configuration) -> PostgresServer:
     unknown = more.keys() - {"host", "port", "user", "password"}
     if unknown:
         raise ConfigurationError(f"'url' has a parameter {min(unknown)!r}: there are host, port, user and password")
+    try:
+        port = int(more.get("port") or parts.port or 5432)
+    except ValueError as error:
+        raise ConfigurationError(f"'url' = {url.partition('?')[0]!r} has a port that is none: {error}") from None
     return PostgresServer(
         more.get("host") or parts.hostname or "localhost",
-        int(more.get("port") or parts.port or 5432),
+        port,
         database,
-        options.get(USERNAME) or more.get("user") or parts.username,
-        options.get(PASSWORD) or more.get("password") or parts.password,
+        options.get(USERNAME) or more.get("user") or unquote(parts.username or "") or None,
+        options.get(PASSWORD) or more.get("password") or unquote(parts.password or "") or None,
         options.get(TIMEOUT),
     )
