@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
+from tests.clusters.containers import Image, built_image
 from tests.clusters.packaged import JOB
 
 
@@ -28,3 +30,10 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, symlinks=True)
     return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def image() -> Iterator[Image]:
+    """The image of `examples/kubernetes`."""
+    with built_image() as made:
+        yield made
