@@ -90,6 +90,8 @@ def test_logs_are_put_aside_and_read_as_one(storage: Path) -> None:
     cluster.wait_for(job, "CANCELED")
     kept, _ = cluster.rest.log("jobs", job, "logs", "stdout")
     assert int(kept.splitlines()[-2].split()[1]) > max(numbers)
+    endless = f"{position.partition('-')[0]}-{'9' * 5_000}"
+    assert cluster.rest.log("jobs", job, "logs", "stdout", after=endless)[0] == kept
     cluster.service.stop()
 
 

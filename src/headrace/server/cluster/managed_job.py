@@ -62,6 +62,9 @@ _MOST_LOG_BYTES: Final = 32 << 20
 
 _MOST_TOLD_BYTES: Final = 2_000
 
+_LONGEST_POSITION: Final = 18
+"""The number of digits of the largest position in a log."""
+
 _INTERRUPTED: Final = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 """The exit codes of programs that were stopped, and can go on."""
 
@@ -498,7 +501,8 @@ class ManagedJob(ServedJob):
     def log(self, name: str, after: str = "") -> JobLog | None:
         attempt, process = self._attempt, self._process
         number, _, position = after.partition("-")
-        known = int(position) if number == str(attempt) and position.isdecimal() else None
+        is_position = position.isdecimal() and len(position) <= _LONGEST_POSITION
+        known = int(position) if number == str(attempt) and is_position else None
         found = None if process is None else process.log(name).tail(_MOST_LOG_BYTES, known)
         if found is None:
             found = self._kept_log(name, known)
