@@ -109,6 +109,26 @@ def test_the_last_row_of_several_files_counts(
     assert database.rows("SELECT card, total FROM totals ORDER BY card") == [("a", 2), ("c", 3)]
 
 
+def test_keys_that_are_equal_to_the_database_alone_are_one(database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE totals (card char(3) PRIMARY KEY, total int)")
+    sink = ByHand(database, tmp_path)
+    sink.epoch(("+I", "a", 1), ("+U", "a ", 2), ("+I", "b", 1), ("-D", "b ", 1))
+    assert database.rows("SELECT * FROM totals") == [("a  ", 2)]
+
+
+def test_only_indexes_by_which_rows_are_replaced_are_keys(database: Database, tmp_path: Path) -> None:
+    database.execute(
+        "CREATE TABLE totals (card text, total int, UNIQUE (total) DEFERRABLE)",
+        "CREATE UNIQUE INDEX ON totals (total, lower(card))",
+        "CREATE UNIQUE INDEX ON totals (card) INCLUDE (total)",
+    )
+    ByHand(database, tmp_path).epoch(("+I", "a", 1), ("+U", "a", 2))
+    assert database.rows("SELECT * FROM totals") == [("a", 2)]
+    for key in (("total",), ("card", "total")):
+        with pytest.raises(ConfigurationError, match="no primary key or unique index on"):
+            ByHand(database, tmp_path, key)
+
+
 def test_an_epoch_is_written_once(database: Database, tmp_path: Path) -> None:
     database.execute("CREATE TABLE totals (card text, total int)")
     sink = ByHand(database, tmp_path, ())

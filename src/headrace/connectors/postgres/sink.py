@@ -133,9 +133,10 @@ class TargetTable:
     def _has_unique_key(self, connection: Connection) -> bool:
         rows = connection.execute(
             "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace "
-            "n ON n.oid = c.relnamespace CROSS JOIN LATERAL unnest(i.indkey) AS k(attnum) JOIN pg_attribute a ON "
-            "a.attrelid = c.oid AND a.attnum = k.attnum WHERE n.nspname = %s AND c.relname = %s AND i.indisunique AND "
-            "i.indpred IS NULL GROUP BY i.indexrelid",
+            "n ON n.oid = c.relnamespace CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, "
+            "place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum WHERE n.nspname = %s AND "
+            "c.relname = %s AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL AND i.indexprs "
+            "IS NULL AND k.place <= i.indnkeyatts GROUP BY i.indexrelid",
             (self.schema, self.table),
         )
         return any(set(names) == set(self.key) for (names,) in rows)
@@ -340,12 +341,11 @@ class PostgresCommitter(Committer):
         self._copy(connection, staged, (*table.columns, _DELETED), files)
         connection.execute(f"ANALYZE {staged}".encode())
         same = " AND ".join(f"one.{quoted(name)} = other.{quoted(name)}" for name in table.key)
-        if len(files) > 1:
-            number = quoted(_NUMBER)
-            connection.execute(
-                f"DELETE FROM {staged} one USING {staged} other WHERE {same} AND one.{number} < other.{number}".encode()
-            )
-        deleted = quoted(_DELETED)
+        number, deleted = quoted(_NUMBER), quoted(_DELETED)
+        # Keys of one file, too: texts that differ may be equal to the database, as those of CHAR
+        connection.execute(
+            f"DELETE FROM {staged} one USING {staged} other WHERE {same} AND one.{number} < other.{number}".encode()
+        )
         connection.execute(
             f"DELETE FROM {table.name} one USING {staged} other WHERE {same} AND other.{deleted}".encode()
         )
