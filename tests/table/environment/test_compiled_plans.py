@@ -70,6 +70,30 @@ def test_a_plan_is_executed_without_the_tables(tmp_path: Path, is_streaming: boo
         _execute(file, twice, is_streaming=not is_streaming)
 
 
+def test_functions_are_those_of_their_database(tmp_path: Path) -> None:
+    @udf(result_type="INT")
+    def twice(n: int) -> int:
+        return 2 * n
+
+    @udf(result_type="INT")
+    def thrice(n: int) -> int:
+        return 3 * n
+
+    def made() -> TableEnvironment:
+        tables = session("CREATE DATABASE other", is_streaming=False)
+        tables.create_temporary_function("times", twice)
+        tables.create_temporary_function("other.times", thrice)
+        return tables
+
+    tables, where = made(), f"'connector'='filesystem', 'path'='{tmp_path}/products', 'format'='csv'"
+    tables.execute_sql(f"CREATE TABLE products (a INT, b INT) WITH ({where})")
+    plan = tables.compile_plan_sql("INSERT INTO products SELECT times(n), other.times(n) FROM (VALUES (1)) AS t(n)")
+    later = made()
+    later.use_database("other")
+    later.load_plan(PlanReference.from_json_string(plan.as_json_string())).execute().wait()
+    assert rows(tables, "SELECT * FROM products") == [(2, 3)]
+
+
 def _execute(file: Path, function: object, *, is_streaming: bool) -> None:
     other = session(is_streaming=is_streaming)
     other.create_temporary_system_function("twice", function)

@@ -1,6 +1,6 @@
 """The context that all parts of the binder share for a statement."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
@@ -117,9 +117,13 @@ class BindContext:
             reason = f"function '{node}' is written in {created.language}: {created.class_name}"
             raise self.error(node, reason, "Write it in Python, and CREATE FUNCTION ... LANGUAGE PYTHON.")
         try:
-            return definition_of(self.imported_function(created), node.texts[-1])
+            return definition_of(self.imported_function(created), self._path_of_function(node.texts))
         except (InvalidProgramError, UnsupportedOperationError, InvalidTypeError, SqlError) as error:
             raise self.error(node, f"function '{node}' cannot be called: {error}") from error
+
+    def _path_of_function(self, names: Sequence[str]) -> tuple[str, ...]:
+        is_of_system = self.catalogs.system_function(names) is not None
+        return tuple(names) if is_of_system else tuple(self.catalogs.qualify(names))
 
     @staticmethod
     def imported_function(created: CatalogFunction) -> Any:

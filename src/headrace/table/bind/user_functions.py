@@ -22,12 +22,13 @@ from headrace.table.parse.source import SqlSource
 
 
 @lru_cache(maxsize=1024)
-def definition_of(given: Any, name: str) -> FunctionDefinition:
-    """The function table's entry for a user-defined function.
+def definition_of(given: Any, path: tuple[str, ...]) -> FunctionDefinition:
+    """The function table's entry for a user-defined function, given where it is registered.
 
     Raises:
         InvalidProgramError: when it is not a function, or its types are unknown.
     """
+    name = path[-1]
     user = as_user_function(given, name)
     result = _result_type(user)
     accumulator = None if user.accumulator_type is None else logical_type(user.accumulator_type)
@@ -43,6 +44,7 @@ def definition_of(given: Any, name: str) -> FunctionDefinition:
         determinism,
         user=user,
         usage=_usage(name, inputs, counts),
+        path=path,
     )
 
 

@@ -258,11 +258,12 @@ def plan_to_replace(tables: TableEnvironment, path: str) -> str | None:
 
 
 def _statements(tables: TableEnvironment, text: str) -> CompiledStatements:
-    def function_of(name: str) -> FunctionDefinition:
-        created: Any = tables.catalogs.function((name,))
+    def function_of(path: tuple[str, ...]) -> FunctionDefinition:
+        created: Any = tables.catalogs.function(path)
+        name = ".".join(path)
         if created is None:
             raise PlanningError(f"the compiled plan calls the function {name}, which is not there: register it first")
         context = tables.bind_context(SqlSource(name))
-        return definition_of(context.imported_function(created), name)
+        return definition_of(context.imported_function(created), path)
 
     return CompiledStatements.from_json(text, Configuration.from_dict(tables.session_settings()), function_of)

@@ -69,6 +69,7 @@ class FunctionDefinition:
         usage: its signature for messages and the reference page: ``SUBSTRING(text, start[, length])``.
         user: the Python function behind a user-defined one.
         late: the type rule of calls that are refused only when they are planned, as in Flink.
+        path: where a user-defined one is registered: catalog, database and name, or the name of a system function.
     """
 
     name: str
@@ -80,6 +81,7 @@ class FunctionDefinition:
     usage: str = ""
     user: UserFunction | None = None
     late: TypeRule | None = None
+    path: tuple[str, ...] = ()
 
     @property
     def options(self) -> Options:

@@ -78,7 +78,7 @@ class PlanEncoder:
         if isinstance(value, tuple):
             return [self._encoded(each) for each in value]
         if isinstance(value, FunctionDefinition):
-            return {_FUNCTION: value.name}
+            return {_FUNCTION: list(value.path)}
         if isinstance(value, Enum):
             return {_ENUM: _name_of(type(value)), _VALUE: value.name}
         if is_dataclass(value) and not isinstance(value, type):
@@ -116,10 +116,12 @@ class PlanDecoder:
 
     Args:
         context: what connectors are created with.
-        function_of: finds a user-defined function by its name.
+        function_of: finds a user-defined function by its path.
     """
 
-    def __init__(self, context: ConversionContext, function_of: Callable[[str], FunctionDefinition]) -> None:
+    def __init__(
+        self, context: ConversionContext, function_of: Callable[[tuple[str, ...]], FunctionDefinition]
+    ) -> None:
         self._context, self._function_of = context, function_of
         self.nodes: dict[int, PhysicalNode] = {}
 
@@ -165,7 +167,7 @@ class PlanDecoder:
             return _enum_of(given)[value[_VALUE]]
         if tag == _SET:
             return frozenset(map(self._decoded, given))
-        return self._function_of(given) if tag == _FUNCTION else _READERS[tag](given)
+        return self._function_of(tuple(given)) if tag == _FUNCTION else _READERS[tag](given)
 
 
 def _is_default(field: Field[Any], value: Any) -> bool:

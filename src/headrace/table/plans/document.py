@@ -122,14 +122,14 @@ class CompiledStatements:
 
     @staticmethod
     def from_json(
-        text: str, session: Configuration, function_of: Callable[[str], FunctionDefinition]
+        text: str, session: Configuration, function_of: Callable[[tuple[str, ...]], FunctionDefinition]
     ) -> CompiledStatements:
         """The plans of a document.
 
         Args:
             text: the document.
             session: the settings of the session.
-            function_of: finds a user-defined function by its name.
+            function_of: finds a user-defined function by its path.
 
         Raises:
             PlanningError: when it is no compiled plan, is damaged, or is of a newer version.
@@ -140,7 +140,7 @@ class CompiledStatements:
 
 
 def _statements(
-    document: dict[str, Json], session: Configuration, function_of: Callable[[str], FunctionDefinition]
+    document: dict[str, Json], session: Configuration, function_of: Callable[[tuple[str, ...]], FunctionDefinition]
 ) -> CompiledStatements:
     is_batch, settings = document["mode"] == "BATCH", document["settings"]
     others = sorted(key for key in settings if not key.startswith(_PREFIX))
