@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from headrace.common.errors import InvalidProgramError
 from headrace.expressions.methods import checked_number, checked_text
@@ -45,6 +45,9 @@ class StageEvent(Unfinished):
         if name.startswith("_"):
             raise AttributeError(f"{self!r} has no attribute {name!r}", name=name, obj=self)
         return self.field(name)
+
+    def __getitem__(self, name: object) -> Never:
+        raise InvalidProgramError(f"{self!r}[{name!r}]: a field is {self!r}.price or {self!r}.field({name!r})")
 
     @property
     def _wanted(self) -> str:

@@ -259,6 +259,16 @@ TABLES: list[tuple[str, dict[str, str], str]] = [
         {},
         "'scan.incremental.snapshot.chunk.key-column'",
     ),
+    (
+        f"{ORDERS}; CREATE ROLE reader LOGIN",
+        {**UPSERT, "username": "reader"},
+        "execute ALTER ROLE ... REPLICATION for the user",
+    ),
+    (
+        f"{ORDERS}; CREATE ROLE publisher LOGIN REPLICATION",
+        {**UPSERT, "username": "publisher"},
+        'execute CREATE PUBLICATION "orders" FOR TABLE "public"."orders"',
+    ),
     (ORDERS, {**UPSERT, "scan.incremental.snapshot.chunk.key-column": "card"}, "is not in the replica identity"),
     (f"{ORDERS}; SELECT pg_create_physical_replication_slot(current_database())", UPSERT, "of plugin None"),
 ]
@@ -306,6 +316,22 @@ def test_a_slot_has_one_reader(database: Database, monkeypatch: pytest.MonkeyPat
     assert younger.catch_up() == [("+I", 1, "a")]
     younger.close()
     first.close()
+
+
+def test_two_tables_of_a_job_have_two_slots(database: Database) -> None:
+    database.execute(
+        ORDERS, "CREATE TABLE others (id int PRIMARY KEY, card text)", "CREATE PUBLICATION p FOR ALL TABLES"
+    )
+    first, second = (
+        Capture(database, COLUMNS, {**UPSERT, "publication.name": "p", "table-name": name})
+        for name in ("orders", "others")
+    )
+    first.catch_up()
+    assert "tables public.orders and public.others are read from the same replication slot" in refused(second)
+    first.close()
+    second.restart()
+    second.catch_up()
+    second.close()
 
 
 def test_options_are_checked(database: Database) -> None:

@@ -209,7 +209,7 @@ ROUNDED = (("numeric", "DECIMAL(8, 2)"), ("timestamp", "TIMESTAMP(3)"), ("numeri
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("CREATE TABLE others (id int)", "there is no table public.totals"),
+        ("CREATE TABLE total (id int)", "may not see it: did you mean public.total?"),
         ("CREATE TABLE totals (card text PRIMARY KEY, totals int)", "has no column 'total': did you mean totals?"),
         ("CREATE TABLE totals (card text, total int)", "no primary key or unique index on (card)"),
         (
@@ -225,6 +225,18 @@ def test_tables_that_cannot_be_written_are_refused(
     with pytest.raises(ConfigurationError) as told:
         ByHand(database, tmp_path)
     assert message in str(told.value)
+
+
+def test_a_user_who_may_not_create_the_table_of_commits_is_told_what_helps(database: Database) -> None:
+    database.execute(TOTALS, "CREATE ROLE writer LOGIN", "GRANT SELECT, INSERT, UPDATE, DELETE ON totals TO writer")
+    url = database.url.replace("user=postgres", "user=writer")
+    sink = PostgresSink({"url": url, "table-name": "totals"}, primary_key=["card"])
+    context = CommitterContext("job", "sink", COLUMNS, 1, 0)
+    with pytest.raises(ConfigurationError, match="needs the right CREATE on schema") as told:
+        sink.check_output(context)
+    statement = "CREATE TABLE" + str(told.value).rpartition("CREATE TABLE")[2]
+    database.execute(statement, "GRANT SELECT, INSERT, UPDATE, DELETE ON headrace_commits TO writer")
+    sink.check_output(context)
 
 
 def test_what_no_column_holds_is_refused_at_once(database: Database, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from headrace.common.errors import ConfigurationError
 from headrace.connectors.postgres.decoding import ChangePiece
@@ -114,6 +115,10 @@ class _Position:
         return self.place.lsn if self.place is not None else min((lsn for _, lsn in self.views), default=None)
 
 
+_READERS: Final[WeakValueDictionary[tuple[str, str], PostgresEnumerator]] = WeakValueDictionary()
+"""Who reads from a slot of a server in this process."""
+
+
 class PostgresEnumerator(SplitEnumerator):
     """Plans chunks of the snapshot, and then changes.
 
@@ -138,6 +143,7 @@ class PostgresEnumerator(SplitEnumerator):
 
     def discover(self, now: int) -> Sequence[str]:
         if self._found is None:
+            self._claim_slot()
             self._open()
         if self._receiver is not None:
             self._receiver.check()
@@ -195,8 +201,24 @@ class PostgresEnumerator(SplitEnumerator):
         for each in (self._receiver, self._view):
             if each is not None:
                 each.close()
+        if _READERS.get(self._slot) is self:
+            del _READERS[self._slot]
 
     # --- the beginning -----------------------------------------------------------------------------------------------
+
+    @property
+    def _slot(self) -> tuple[str, str]:
+        return (str(self._server), self._table.slot)
+
+    def _claim_slot(self) -> None:
+        """Refuse a slot from which this process reads another table: each would lose changes to the other."""
+        other = _READERS.get(self._slot)
+        if other is not None and str(other._table) != str(self._table):
+            raise ConfigurationError(
+                f"tables {other._table} and {self._table} are read from the same replication slot "
+                f"{self._table.slot!r}: each table of each job needs a slot of its own, by 'slot.name'"
+            )
+        _READERS[self._slot] = self
 
     def _open(self) -> None:
         """See that the table is there, with its publication and its slot."""

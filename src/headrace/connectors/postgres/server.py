@@ -32,8 +32,15 @@ _NOT_INSTALLED: Final = (
 _PASSING: Final = frozenset(("22023", "55006"))
 """States of errors that pass: a snapshot that is gone with its session, and a slot that another session still has."""
 
-_LASTING_AT_LOGIN: Final = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-"""Parts of messages about connections that are refused again and again."""
+_LASTING_AT_LOGIN: Final = {
+    "authentication failed": "",
+    "no password supplied": "give 'password'",
+    "does not exist": "",
+    "no pg_hba.conf entry": "",
+    "start WAL sender": "execute ALTER ROLE ... REPLICATION for the user",
+    "start walsender": "execute ALTER ROLE ... REPLICATION for the user",
+}
+"""Parts of messages about connections that are refused again and again, and what helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +106,12 @@ class PostgresServer:
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
+def telling(what: str, *, needs: str = "") -> Iterator[None]:
     """Turn errors of psycopg into errors that may pass, and those that need a change of the configuration.
+
+    Args:
+        what: what is done, for messages.
+        needs: what helps a user who has not the right to do it.
 
     Raises:
         InfrastructureError: when it may pass.
@@ -111,7 +122,10 @@ def telling(what: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise error_of(error, what) from error
+        told = error_of(error, what)
+        if needs and isinstance(error, psycopg.errors.InsufficientPrivilege):
+            told = ConfigurationError(f"{told}: {needs}")
+        raise told from error
 
 
 def error_of(error: psycopg.Error, what: str) -> HeadraceError:
@@ -119,11 +133,11 @@ def error_of(error: psycopg.Error, what: str) -> HeadraceError:
     import psycopg
 
     text = " ".join(str(error).split()) or type(error).__name__
-    is_lasting_login = error.sqlstate is None and any(part in text for part in _LASTING_AT_LOGIN)
+    advice = [_LASTING_AT_LOGIN[part] for part in _LASTING_AT_LOGIN if error.sqlstate is None and part in text]
     is_passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or error.sqlstate in _PASSING
-    if is_passing and not is_lasting_login and not (error.sqlstate or "").startswith(("28", "3D")):
+    if is_passing and not advice and not (error.sqlstate or "").startswith(("28", "3D")):
         return InfrastructureError(f"{what}: {text}")
-    return ConfigurationError(f"{what}: {text}")
+    return ConfigurationError(": ".join((what, text, *filter(None, advice))))
 
 
 def lsn_of(text: str) -> int:

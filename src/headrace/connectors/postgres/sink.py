@@ -35,6 +35,7 @@ from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.connectors.connector import Connector, ConnectorContext
 from headrace.connectors.datasets import LineageDataset
 from headrace.connectors.postgres.server import PostgresServer, error_of, literal, quoted, telling
+from headrace.connectors.postgres.tables import no_table
 from headrace.connectors.postgres.values import as_texts
 from headrace.connectors.sink import (
     Committer,
@@ -70,6 +71,9 @@ OTHERS: Final[Mapping[str, str]] = {
 
 _COMMITS: Final = "headrace_commits"
 """The table that says which epoch of which sink was committed last."""
+_COLUMNS_OF_COMMITS: Final = (
+    "(job text, sink text, epoch bigint NOT NULL, generation bigint NOT NULL, PRIMARY KEY (job, sink))"
+)
 
 _DELETED: Final = "__deleted"
 _NUMBER: Final = "__number"
@@ -120,7 +124,7 @@ class TargetTable:
             )
             known = [name for (name,) in rows]
             if not known:
-                raise ConfigurationError(f"there is no table {self} to write, or this user may not see it")
+                raise no_table(connection, str(self))
             for name in self.columns:
                 if name not in known:
                     raise ConfigurationError(f"table {self} has no column {name!r}{alike(name, known)}")
@@ -383,10 +387,15 @@ def create_commits(connection: Connection, table: TargetTable) -> None:
     found = connection.execute("SELECT to_regclass(%s)", (table.commits,)).fetchone()
     if found == (None,):
         connection.execute(f"SELECT pg_advisory_xact_lock(hashtext({literal(_COMMITS)}))".encode())
-        connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {table.commits} (job text, sink text, epoch bigint NOT NULL, generation "
-            "bigint NOT NULL, PRIMARY KEY (job, sink))".encode()
-        )
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table.commits} {_COLUMNS_OF_COMMITS}".encode())
+
+
+def needs_of_commits(table: TargetTable) -> str:
+    """What a user needs who may not create or write the table of commits."""
+    return (
+        f"the user needs the right CREATE on schema {quoted(table.schema)}, or a table that is there, with SELECT, "
+        f"INSERT, UPDATE and DELETE on it: CREATE TABLE {table.commits} {_COLUMNS_OF_COMMITS}"
+    )
 
 
 class PostgresSink(Sink[Any]):
@@ -446,7 +455,7 @@ class PostgresSink(Sink[Any]):
         table = self._table(context.input_type)
         with closing(self._server.connect(f"sink {table}")) as connection:
             table.check(connection)
-            with telling(f"table {table.commits}"), connection.transaction():
+            with telling(f"table {table.commits}", needs=needs_of_commits(table)), connection.transaction():
                 create_commits(connection, table)
                 known = connection.execute(
                     f"SELECT epoch FROM {table.commits} WHERE job = %s AND sink = %s".encode(),

@@ -137,7 +137,7 @@ def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
             (table.schema, table.table),
         ).fetchone()
         if found is None or found[1] not in ("r", "p"):
-            raise _no_table(connection, table)
+            raise no_table(connection, str(table))
         oid, _, identity = found
         columns = _columns(connection, oid)
         key = _index_columns(connection, oid, "indisprimary")
@@ -157,7 +157,8 @@ def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
     return FoundTable(key, chunk_key, *columns[chunk_key][1:])
 
 
-def _no_table(connection: Connection, table: CapturedTable) -> ConfigurationError:
+def no_table(connection: Connection, table: str) -> ConfigurationError:
+    """The error about a table that is not there, with the names of those like it."""
     names = [
         f"{schema}.{name}"
         for schema, name in connection.execute(
@@ -165,7 +166,7 @@ def _no_table(connection: Connection, table: CapturedTable) -> ConfigurationErro
             "WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema') LIMIT 1000"
         )
     ]
-    return ConfigurationError(f"there is no table {table}, or this user may not see it{alike(str(table), names)}")
+    return ConfigurationError(f"there is no table {table}, or this user may not see it{alike(table, names)}")
 
 
 def _columns(connection: Connection, oid: int) -> dict[str, tuple[int, str, str]]:
@@ -221,15 +222,15 @@ def ensure_publication(connection: Connection, table: CapturedTable) -> None:
         ConfigurationError: when there is one that leaves the table out, or a kind of changes; or it cannot be created.
     """
     name = table.publication
-    with telling(f"publication {name!r} of table {table}"):
+    create = f"CREATE PUBLICATION {quoted(name)} FOR TABLE {table.name} WITH (publish_via_partition_root = true)"
+    needs = f"have the owner of the table, with the right CREATE on the database, execute {create}"
+    with telling(f"publication {name!r} of table {table}", needs=needs):
         found = connection.execute(
             "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s",
             (name,),
         ).fetchone()
         if found is None:
-            connection.execute(
-                f"CREATE PUBLICATION {quoted(name)} FOR TABLE {table.name} WITH (publish_via_partition_root = true)"
-            )
+            connection.execute(create.encode())
             return
         if not found[0]:
             raise ConfigurationError(
