@@ -376,7 +376,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         1,  # flooded
         2 * 2,  # sql-window
         2 + 3 + 2 + 1 + 4 + 14 + 3,  # the other ones of SQL
-        2 * (2 + 1 + 2) + 1,  # pattern
+        2 * (2 + 2 + 2) + 1,  # pattern
     )
     assert len(programs) == sum(launched)
 
@@ -415,7 +415,7 @@ def test_flink_takes_part_where_its_jars_can_be_fetched(
         ("sql-planner", 5.0, False),
         *(("nexmark", 5.0, True),) * 14,
         ("nexmark", pytest.approx(5.0), True),
-        *(("pattern", 3.0, True),) * (2 * (2 + 1 + 2)),
+        *(("pattern", 3.0, True),) * (2 * (2 + 2 + 2)),
         ("pattern", 3.0, False),
     ]
 

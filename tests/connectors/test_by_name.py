@@ -78,7 +78,7 @@ FILES = {"path": "/tmp/x", "format": "text"}
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("kafka", {}, "there is no connector 'kafka': there are 'filesystem', 'print'"),
+        ("kafka", {}, "there is no connector 'kafka': there are 'filesystem', 'jdbc', 'postgres-cdc', 'print'"),
         ("filesystem", {"path": "/tmp/x"}, "connector 'filesystem' needs 'format'"),
         ("filesystem", {**FILES, "pfad": "x"}, "connector 'filesystem' has no option 'pfad'"),
         ("filesystem", {**FILES, "format": "excel"}, "there is no format 'excel': there are 'avro', 'csv'"),
