@@ -93,6 +93,20 @@ def test_a_job_that_does_not_fit(registry: Registry, tmp_path: Path) -> None:
     assert result.output.count("amount") == 2
 
 
+def test_sources_behind_others_are_checked(registry: Registry, tmp_path: Path) -> None:
+    registry.register("orders-value", order())
+    hybrid = PROGRAM.replace(
+        "source = source.set_value_only_deserializer(reader).build()",
+        "source = source.set_value_only_deserializer(reader).set_bounded(KafkaOffsetsInitializer.latest()).build()\n"
+        "source = HybridSource.builder(source).add_source(source).build()",
+    )
+    imports = "from headrace.datastream.connectors.hybrid_source import HybridSource\n"
+    imports += "from headrace.datastream.connectors.kafka import KafkaOffsetsInitializer\n"
+    (tmp_path / "job.py").write_text(imports + hybrid.format(schema=order(), url=registry.url))
+    result = schemas("check", str(tmp_path / "job.py"))
+    assert result.output.count("orders-value") == 2, result.output
+
+
 def test_a_job_without_a_registry(tmp_path: Path) -> None:
     program = "from headrace.datastream import StreamExecutionEnvironment as S\ne = S.get_execution_environment()\n"
     (tmp_path / "job.py").write_text(f"{program}e.from_collection([1]).print()\ne.execute()\n")

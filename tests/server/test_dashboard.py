@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import re
@@ -13,19 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.common import Configuration
+from headrace.client.defaults import GraphCaptured, capture_graphs
+from headrace.common import Configuration, SimpleStringSchema, WatermarkStrategy
+from headrace.connectors.hybrid import HybridSource
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.log import LogSource, OffsetsInitializer
 from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
 from headrace.log import Consumer, Log
 from headrace.server.dashboard.recent_pages import RecentPages
 from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.settings import RestSettings
+from headrace.server.topics import TopicsOfJob
 from tests.server.serving import Served, wait_for
 from tests.server.shop import Orders, settings_of, submit
+from tests.table.connectors.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from headrace.plan.job_plan import JobPlan
 
 SECRET = "never-to-be-shown"
 
@@ -284,6 +293,41 @@ def test_topics_are_shown_with_their_jobs_and_readers(served: Served, tmp_path: 
     finally:
         group.close()
         orders.close()
+
+
+def test_topics_that_tables_and_parts_of_hybrid_sources_read_are_those_of_the_job(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    log = Log.open(path, create=True)
+    for topic in ("read", "written", "other"):
+        log.create_topic(topic)
+    options = f"'connector' = 'log', 'path' = '{path}', 'format' = 'json'"
+    tables = session(
+        *(f"CREATE TABLE t_{name} (id INT) WITH ({options}, 'topic' = '{name}')" for name in ("read", "written"))
+    )
+    with capture_graphs({}) as captured, contextlib.suppress(GraphCaptured):
+        tables.execute_sql("INSERT INTO t_written SELECT * FROM t_read")
+    assert used(captured[0][1]) == {"read", "written"}
+    env = StreamExecutionEnvironment.get_execution_environment()
+    first, second = (
+        LogSource.builder()
+        .set_log(path)
+        .set_topics(name)
+        .set_bounded(OffsetsInitializer.latest())
+        .set_value_only_deserializer(SimpleStringSchema())
+        .build()
+        for name in ("read", "other")
+    )
+    source = HybridSource.builder(first).add_source(second).build()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "both").print()
+    with capture_graphs({}) as captured, contextlib.suppress(GraphCaptured):
+        env.execute()
+    assert used(captured[0][1]) == {"read", "other"}
+
+
+def used(plan: JobPlan) -> set[str]:
+    """The topics that a job reads and writes."""
+    (place,) = TopicsOfJob(Configuration()).report(plan).places
+    return {each.name for each in place.topics if each.is_used}
 
 
 def rated(places: Any) -> Any:

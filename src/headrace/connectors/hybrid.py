@@ -266,6 +266,10 @@ class HybridSource(Source[T_co]):
         return tuple(dict.fromkeys(dataset for source in self._known for dataset in source.datasets))
 
     @property
+    def inner(self) -> tuple[Source[Any], ...]:
+        return tuple(self._known)
+
+    @property
     def gives_timestamps(self) -> bool:
         return all(source.gives_timestamps for source in self._known)
 

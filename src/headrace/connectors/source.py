@@ -399,9 +399,15 @@ class Source(ABC, Generic[T_co]):
         """The datasets that it reads, for lineage; none where others cannot know them."""
         return ()
 
+    @property
+    def inner(self) -> "tuple[Source[Any], ...]":
+        """The sources whose records it passes on; none where it reads by itself."""
+        return ()
+
     def check_schemas(self) -> Iterator[SchemaCheck]:
         """Compare the schemas by which it reads with those of a registry, where it asks one."""
-        return iter(())
+        for source in self.inner:
+            yield from source.check_schemas()
 
     @property
     def dead_letter(self) -> OutputTag | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from headrace.common.configuration import Configuration
 from headrace.common.logs import get_logger
 from headrace.common.masking import without_secrets
+from headrace.connectors.source import Source
 from headrace.connectors.topic_builders import TopicSink, TopicSource
 from headrace.connectors.topic_state import (
     GroupHealth,
@@ -155,14 +156,28 @@ class _Used:
 def _places(plan: JobPlan) -> dict[TopicsPlace, _Used]:
     """Where the topics are, and what of that the job uses."""
     found: dict[TopicsPlace, _Used] = {}
+    for end in _ends(plan):
+        names = {dataset.name.rpartition("/")[2] for dataset in end.datasets}
+        for place in end.places:
+            used = found.setdefault(place, _Used())
+            used.topics.update(names)
+            if isinstance(end, TopicSource) and end.group is not None:
+                used.groups.add(end.group)
+    return found
+
+
+def _ends(plan: JobPlan) -> Iterator[TopicSource[Any] | TopicSink[Any]]:
+    """The sources and sinks of topics, those that others pass the records of on included."""
     for operator in plan.operators():
         spec = operator.node.spec
-        end = spec.source if isinstance(spec, SourceSpec) else spec.sink if isinstance(spec, SinkSpec) else None
-        if isinstance(end, TopicSource | TopicSink):
-            names = {dataset.name.rpartition("/")[2] for dataset in end.datasets}
-            for place in end.places:
-                used = found.setdefault(place, _Used())
-                used.topics.update(names)
-                if isinstance(end, TopicSource) and end.group is not None:
-                    used.groups.add(end.group)
-    return found
+        if isinstance(spec, SourceSpec):
+            yield from _topic_sources(spec.source)
+        elif isinstance(spec, SinkSpec) and isinstance(spec.sink, TopicSink):
+            yield spec.sink
+
+
+def _topic_sources(source: Source[Any]) -> Iterator[TopicSource[Any]]:
+    if isinstance(source, TopicSource):
+        yield source
+    for inner in source.inner:
+        yield from _topic_sources(inner)

@@ -135,6 +135,9 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(PlanningError, match=told):
             tables.load_plan(PlanReference.from_json_string(text))
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(PlanningError, match=r"other\.json': it is no compiled plan"):
+        tables.load_plan(PlanReference.from_file(tmp_path / "other.json"))
     with pytest.raises(UnsupportedOperationError, match="files that the program can open"):
         tables.execute_sql(f"COMPILE PLAN 's3://plans/one.json' FOR {SUMS}")
     local = tables.from_elements([("a", 1)], ["card", "n"])

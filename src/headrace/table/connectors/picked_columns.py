@@ -106,6 +106,10 @@ class PickedColumns(Source[Any]):
         return self._inner.datasets
 
     @property
+    def inner(self) -> tuple[Source[Any], ...]:
+        return (self._inner,)
+
+    @property
     def dead_letter(self) -> OutputTag | None:
         return self._inner.dead_letter
 

@@ -248,7 +248,13 @@ def loaded_plan(tables: TableEnvironment, reference: PlanReference) -> CompiledP
     Raises:
         PlanningError: when there is no such file, or it holds no compiled plan.
     """
-    return CompiledPlan(tables, _statements(tables, reference.text()))
+    text = reference.text()
+    try:
+        return CompiledPlan(tables, _statements(tables, text))
+    except PlanningError as error:
+        if isinstance(reference, FilePlanReference):
+            raise PlanningError(f"{reference.path!r}: {error}") from error
+        raise
 
 
 def plan_to_replace(tables: TableEnvironment, path: str) -> str | None:
