@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.common.errors import InvalidProgramError
+from headrace.expressions import last
 from headrace.expressions.text import parse_expression
 
 
@@ -75,3 +76,8 @@ def test_the_place_is_shown() -> None:
         parse_expression("amount < 1 and\n  name.shout()")
     *_, line, mark = str(caught.value).splitlines()
     assert line[mark.index("^") :] == "name.shout()"
+
+
+def test_a_field_of_an_event_in_brackets_is_told_how_it_is_written() -> None:
+    with pytest.raises(InvalidProgramError, match=r"a field is last\(\"a\"\).price or last\(\"a\"\).field\('price'\)"):
+        last("a")["price"]
