@@ -27,7 +27,9 @@ class TpcHBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         factor = _QUICK_SCALE if scale.quick else _SCALE
         programs = {DUCKDB: "duckdb_tpch", SPARK: "spark_tpch", HEADRACE: "headrace_tpch"}
-        here = [Contestant(name, program, {"scale": factor}) for name, program in programs.items()]
+        here = [
+            Contestant(name, program, {"scale": factor, "default_sizes": True}) for name, program in programs.items()
+        ]
         found = lab.race(Work(TpcH(factor), 1, Agreement(), warm_up=0), here, 1)
         times = {name: each.details for name, each in found.items()}
         for name, limit in ((DUCKDB, 0.25), (SPARK, 1.0)):
