@@ -24,7 +24,7 @@ from benchmarks.memory import children_seconds
 _CLIENTS = 4
 _LOOK_SECONDS = 0.02
 _JOB_SECONDS = 0.5
-"""How often it is looked which job runs."""
+"""The time between two looks at which job runs."""
 _ROOT = Path(__file__).resolve().parent.parent
 
 _KINDS: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]] = {

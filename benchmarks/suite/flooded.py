@@ -21,7 +21,7 @@ _KINDS = {"rest": "requests of the REST API", "pages": "refreshes of the dashboa
 
 
 class FloodedBenchmark:
-    """How much more processor time a job takes while its server is asked again and again."""
+    """The processor time that a job takes while its server is asked again and again, beside that of the job alone."""
 
     name = "flooded"
     title = f"Flooded: a job whose server answers {_RATE} requests a second, and one that nobody asks"

@@ -209,7 +209,7 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
 
 
 def _findings(job: RemoteJob) -> list[Finding]:
-    """What stands out in a job, as its page has it."""
+    """Return what stands out in a job, as its page has it."""
     told = archives.of_document(job.client.get("jobs", job.id, "archive"))
     return findings(job_view(told.snapshot, told.configuration, time.time_ns() // 1_000_000, told.at_work))
 

@@ -80,7 +80,7 @@ def list_(place: Place, plan: Plan = None, define: Definitions = None) -> None:
 
 
 def _told_by(plan: Path) -> dict[str, str]:
-    """What operators are part of, by uid, as a compiled plan says."""
+    """Return the statements, tables and columns that operators serve, by uid, as a compiled plan says."""
     from headrace.table.plans.document import described_operators
 
     try:

@@ -36,7 +36,7 @@ _SENSITIVE: Final = (
     "ssl.keystore.key",
     "auth_user_info",
 )
-"""What keys have in them whose values nobody should see."""
+"""Parts of keys whose values are secrets."""
 
 
 def is_sensitive(key: str) -> bool:
@@ -57,7 +57,7 @@ _PARAMETERS: Final = (
     "x-amz-(?:signature|credential)",
     "(?<=[?&;])sig",
 )
-"""How names of parameters end whose values are secrets."""
+"""The ends of the names of parameters whose values are secrets."""
 
 _REFERENCE: Final = r"\$\{"
 """``${env:NAME}`` says where a secret is, and is none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +17,17 @@ import pyarrow as pa
 from headrace.common.batch import Batch, Kinds
 from headrace.common.columns import schema_of
 from headrace.common.types import RowKind
-from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
+from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import portions
 from headrace.operators.join.regular.definition import rows_at
 from headrace.operators.join.regular.lifetimes import JoinEntries, RowsThere
 from headrace.operators.join.regular.matches import in_order_of_state
-from headrace.operators.join.regular.records import JoinRecords, JoinSide
-from headrace.operators.join.regular.stored_rows import SideState, StoredSide
+from headrace.operators.join.regular.records import ChangelogJoinOperator, JoinRecords
+from headrace.operators.join.regular.stored_rows import SideState
 from headrace.operators.join.results import NOBODY
 from headrace.operators.stateless import computed
-from headrace.operators.waiting import BufferingOperator, TakenBatches
-from headrace.operators.window.columnar.accumulators import ArrivalCounter
+from headrace.operators.waiting import TakenBatches
 from headrace.state.runs.layout import rows_of_ranges
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_WAITING_ROWS: Final = 1 << 16
 _INSERT, _DELETE = np.int8(RowKind.INSERT.value), np.int8(RowKind.DELETE.value)
 
 
@@ -83,7 +81,7 @@ class _Joined:
         return _Joined(self.records[places], self.kinds[places], entries)
 
 
-class MultiJoinOperator(BufferingOperator):
+class MultiJoinOperator(ChangelogJoinOperator):
     """Joins several keyed changelogs, each with those before it.
 
     Results are those of processing one record after the other, in the order of arrival.
@@ -95,27 +93,15 @@ class MultiJoinOperator(BufferingOperator):
     """
 
     def __init__(self, inputs: Sequence[JoinedInput], output_type: TypeInformation, codec: KeyCodec) -> None:
-        super().__init__(_WAITING_ROWS)
-        self._inputs, self._output_type, self._codec = inputs, output_type, codec
+        super().__init__(codec)
+        self._inputs, self._output_type = inputs, output_type
 
     def restore_state(self, context: OperatorContext) -> None:
         names = [f"join-rows-{number}" for number in range(len(self._inputs))]
         check_stores(context, names)
         self._context, self._sides = context, []
-        for number, (name, given) in enumerate(zip(names, self._inputs, strict=True)):
-            schema = schema_of(given.type)
-            stored = StoredSide(context, name, self._codec, schema, given.state, counts_partners=False)
-            self._sides.append(JoinSide(number, given.state, stored, schema, given.is_optional))
-
-    def begin_epoch(self, scope: EpochScope) -> None:
-        super().begin_epoch(scope)
-        self._numbers = ArrivalCounter(scope.epoch)
-        for side in self._sides:
-            side.stored.begin_epoch(scope.processing_time)
-
-    def end_epoch(self) -> None:
-        for side in self._sides:
-            side.stored.end_epoch()
+        for name, given in zip(names, self._inputs, strict=True):
+            self._add_side(context, name, given.state, schema_of(given.type), needs_own_rows=given.is_optional)
 
     def handle_taken(self, taken: TakenBatches[KeyedBatch]) -> None:
         records = JoinRecords.of(taken, len(self._inputs))

@@ -1,28 +1,37 @@
-"""``JoinRecords`` and ``RowsOfSide``: what a join processes at a time, and the rows that it needs for that."""
+"""``JoinRecords`` and ``RowsOfSide``: what a join processes at a time, and the rows that it needs for that.
+
+Operators that join changelogs derive from :class:`ChangelogJoinOperator`, which keeps the rows of their inputs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Kinds, take_back
-from headrace.operators.base import KeyedBatch
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.join.regular.lifetimes import STORED, JoinEntries
 from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide, Uniqueness, no_rows
 from headrace.operators.join.results import NOBODY
-from headrace.operators.waiting import TakenBatches
+from headrace.operators.waiting import BufferingOperator, TakenBatches
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_keys, sorted_by
 from headrace.state.runs.merge_input import concat
 
+if TYPE_CHECKING:
+    from headrace.state.keys import KeyCodec
+
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+_WAITING_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -179,3 +188,41 @@ class JoinSide:
             len(records.sides),
         )
         return RowsOfSide(entries, found, np.concatenate((found.partners, np.zeros(len(own), np.int64))))
+
+
+class ChangelogJoinOperator(BufferingOperator):
+    """Joins keyed changelogs, many records at once, and keeps the rows of each input.
+
+    A subclass makes its sides when state is restored.
+
+    Args:
+        codec: the codec of the keys.
+    """
+
+    def __init__(self, codec: KeyCodec) -> None:
+        super().__init__(_WAITING_ROWS)
+        self._codec = codec
+        self._sides: list[JoinSide] = []
+
+    def _add_side(
+        self,
+        context: OperatorContext,
+        name: str,
+        state: SideState,
+        schema: pa.Schema,
+        *,
+        counts_partners: bool = False,
+        needs_own_rows: bool = False,
+    ) -> None:
+        stored = StoredSide(context, name, self._codec, schema, state, counts_partners=counts_partners)
+        self._sides.append(JoinSide(len(self._sides), state, stored, schema, needs_own_rows))
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self._numbers = ArrivalCounter(scope.epoch)
+        for side in self._sides:
+            side.stored.begin_epoch(scope.processing_time)
+
+    def end_epoch(self) -> None:
+        for side in self._sides:
+            side.stored.end_epoch()

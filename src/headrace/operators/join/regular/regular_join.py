@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.common.columns import schema_of
-from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
+from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.changes import JoinChanges, changes_of
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.regular.lifetimes import JoinEntries
 from headrace.operators.join.regular.matches import Arrivals, find_matches
-from headrace.operators.join.regular.records import JoinRecords, JoinSide
-from headrace.operators.join.regular.stored_rows import SideState, StoredSide
-from headrace.operators.waiting import BufferingOperator, TakenBatches
-from headrace.operators.window.columnar.accumulators import ArrivalCounter
+from headrace.operators.join.regular.records import ChangelogJoinOperator, JoinRecords
+from headrace.operators.join.regular.stored_rows import SideState
+from headrace.operators.waiting import TakenBatches
 
 if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec
 
-_WAITING_ROWS: Final = 1 << 16
 _STORES: Final = ("join-rows-left", "join-rows-right")
 
 
-class RegularJoinOperator(BufferingOperator):
+class RegularJoinOperator(ChangelogJoinOperator):
     """Joins two keyed changelogs.
 
     Results are those of processing one record after the other, in the order of arrival.
@@ -46,9 +44,9 @@ class RegularJoinOperator(BufferingOperator):
         *,
         joins_itself: bool = False,
     ) -> None:
-        super().__init__(_WAITING_ROWS)
+        super().__init__(codec)
         self._joins_itself = joins_itself
-        self._definition, self._codec, self._states = definition, codec, states
+        self._definition, self._states = definition, states
         self._changes = changes_of(definition.join_type)
 
     def restore_state(self, context: OperatorContext) -> None:
@@ -57,19 +55,8 @@ class RegularJoinOperator(BufferingOperator):
         self._condition = JoinCondition(definition, context)
         self._sides = []
         for side, counts in enumerate(self._changes.counting_sides):
-            schema, state = schema_of(definition.input_types[side]), self._states[side]
-            stored = StoredSide(context, _STORES[side], self._codec, schema, state, counts_partners=counts)
-            self._sides.append(JoinSide(side, state, stored, schema))
-
-    def begin_epoch(self, scope: EpochScope) -> None:
-        super().begin_epoch(scope)
-        self._numbers = ArrivalCounter(scope.epoch)
-        for side in self._sides:
-            side.stored.begin_epoch(scope.processing_time)
-
-    def end_epoch(self) -> None:
-        for side in self._sides:
-            side.stored.end_epoch()
+            schema = schema_of(definition.input_types[side])
+            self._add_side(context, _STORES[side], self._states[side], schema, counts_partners=counts)
 
     def handle_taken(self, taken: TakenBatches[KeyedBatch]) -> None:
         records = JoinRecords.of(taken, len(_STORES))
