@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from headrace.common import RowKind
 from headrace.table.connectors import ChangelogMode
 from tests.invariance.driver import WHOLE, Cut, Job, deaths, examples, run
-from tests.invariance.table_inputs import InputTable, query, random_table, table_environment
+from tests.invariance.table_inputs import BOUND, InputTable, query, random_table, table_environment
 
 WINDOW: Final = "DESCRIPTOR(rt), INTERVAL '0.020' SECOND"
 TUMBLE: Final = f"TABLE(TUMBLE(TABLE t, {WINDOW}))"
@@ -30,12 +31,14 @@ class Way:
             subtasks that read pieces of a split hand rows on without a shuffle.
         tables: the kinds of tables that it can read: insert-only, upserts, or with rows that are taken back.
         settings: the settings of the session.
+        is_of_late_rows: whether rows may be late. Which rows are late to an operator of two inputs is not determined.
     """
 
     text: str
     key: int | None
     tables: str = "I"
     settings: dict[str, str] = field(default_factory=dict)
+    is_of_late_rows: bool = True
 
 
 def top(rows: str, condition: str, columns: str = "k, id, n, rn", order: str = "n DESC, id") -> str:
@@ -129,13 +132,14 @@ WAYS: Final = {
         "LEFT JOIN t AS c ON b.k = c.k AND b.id > c.id AND b.n = c.n", None),
     "interval join": Way(
         "SELECT a.k, a.id, b.id FROM t AS a LEFT JOIN t AS b ON a.k = b.k AND a.n < b.n AND b.rt BETWEEN a.rt - "
-        "INTERVAL '0.010' SECOND AND a.rt + INTERVAL '0.030' SECOND", None),
+        "INTERVAL '0.010' SECOND AND a.rt + INTERVAL '0.030' SECOND", None, is_of_late_rows=False),
     "window join": Way(
         f"SELECT a.k, a.id, b.id, a.window_end FROM {TUMBLE} AS a FULL JOIN {TUMBLE} AS b ON a.k = b.k AND a.n < b.n "
-        "AND a.window_start = b.window_start AND a.window_end = b.window_end", None),
+        "AND a.window_start = b.window_start AND a.window_end = b.window_end", None, is_of_late_rows=False),
     "window anti join": Way(
         f"SELECT k, id, window_end FROM {TUMBLE} AS a WHERE NOT EXISTS (SELECT 1 FROM {TUMBLE} AS b WHERE a.k = b.k "
-        "AND a.n < b.n AND a.window_start = b.window_start AND a.window_end = b.window_end)", None),
+        "AND a.n < b.n AND a.window_start = b.window_start AND a.window_end = b.window_end)", None,
+        is_of_late_rows=False),
 }  # fmt: skip
 """A way for each operator of SQL."""
 
@@ -156,12 +160,14 @@ def changes(way: Way, table: InputTable, cut: Cut) -> dict[Any, list[Any]]:
 
 
 def tables_of(way: Way) -> st.SearchStrategy[InputTable]:
-    """Tables that a way can read; some rows are late."""
+    """Tables that a way can read; some rows are late where that may be."""
 
     def drawn(chance: Random) -> InputTable:
         mode = MODES[chance.choice(way.tables)]
         table = random_table(chance, "t", mode, splits=1, most=24)
-        return InputTable("t", mode, table.splits, bound=chance.choice([0, 5, 20]))
+        return InputTable(
+            "t", mode, table.splits, bound=chance.choice([0, 5, BOUND] if way.is_of_late_rows else [BOUND])
+        )
 
     return st.randoms(use_true_random=False).map(drawn)
 
@@ -174,3 +180,12 @@ def test_changes_do_not_depend_on_the_cut(case: tuple[str, InputTable], cut: Cut
     """Cut, killed, restored at another parallelism and by another backend."""
     name, table = case
     assert changes(WAYS[name], table, cut) == changes(WAYS[name], table, WHOLE)
+
+
+def test_rows_of_one_key_and_time_match_one_by_one() -> None:
+    rows = [(1, "a", 0, 2), (2, "a", 0, 10), (3, "a", 0, 1), (4, None, 99, 1)]
+    table = InputTable("t", ChangelogMode.INSERT, [[(RowKind.INSERT, row + (None,) * 7) for row in rows]])
+    expected = [(None, 4, None), ("a", 1, 2), ("a", 2, None), ("a", 3, 1), ("a", 3, 2)]
+    for shares in (1, 2, 3):
+        found = changes(WAYS["interval join"], table, replace(WHOLE, shares=(shares,)))
+        assert found == {None: sorted((("+I", row) for row in expected), key=repr)}

@@ -74,6 +74,8 @@ TIME: Final = "time"
 """The timestamp of a record."""
 AT_WATERMARK: Final = "at_watermark"
 """Whether the watermark stood at its time when it came; only where records without a partner are shown."""
+NUMBER: Final = "number"
+"""A number of its own, where records without a partner are shown and those of one key and time match one by one."""
 RECORD: Final = "record"
 """The record, as one column."""
 
@@ -95,6 +97,7 @@ def log_layout(
     renamed: RenamedFields = NOTHING_RENAMED,
     *,
     is_outer: bool,
+    is_numbered: bool = False,
 ) -> TableLayout:
     """Return what a join keeps of an input: its records by key and time, each until no other one can match it.
 
@@ -104,9 +107,10 @@ def log_layout(
         retention: for how long after its time a record is retained, in milliseconds.
         renamed: which fields of the records have other names than in what is stored.
         is_outer: whether records without a partner are shown.
+        is_numbered: whether they match one by one, rather than all of one key and time.
     """
-    at_watermark = {AT_WATERMARK: pa.bool_()} if is_outer else {}
-    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), RETAINED_UNTIL: pa.int64(), **at_watermark}
+    outer = {AT_WATERMARK: pa.bool_(), **({NUMBER: pa.int64()} if is_numbered else {})} if is_outer else {}
+    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), RETAINED_UNTIL: pa.int64(), **outer}
     schema = pa.schema({**columns, RECORD: record.storage_type})
     about = {"keys": codec.to_json(), _RETENTION: retention}
     return TableLayout("the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD, renamed=renamed)
@@ -134,7 +138,7 @@ class ArrivedSide:
 
 
 def arrived_records(
-    interval: JoinInterval, schemas: Sequence[pa.Schema], taken: TakenBatches[KeyedBatch]
+    interval: JoinInterval, schemas: Sequence[pa.Schema], taken: TakenBatches[KeyedBatch], numbers: Longs
 ) -> tuple[ArrivedSide, ArrivedSide]:
     """The records of both inputs that have waited, each in the order of its log.
 
@@ -142,15 +146,16 @@ def arrived_records(
         interval: which times match.
         schemas: of each input the columns of its log.
         taken: the records.
+        numbers: the number of each.
     """
     left, right = (
-        _side(taken.of(side), np.flatnonzero(taken.sides == side), interval.retention(side), schemas[side])
+        _side(taken.of(side), np.flatnonzero(taken.sides == side), interval.retention(side), schemas[side], numbers)
         for side in (LEFT, RIGHT)
     )
     return left, right
 
 
-def _side(batch: KeyedBatch | None, ordinals: Longs, retention: int, schema: pa.Schema) -> ArrivedSide:
+def _side(batch: KeyedBatch | None, ordinals: Longs, retention: int, schema: pa.Schema, numbers: Longs) -> ArrivedSide:
     if batch is None:
         nothing = pa.RecordBatch.from_pylist([], schema)
         none = np.empty(0, np.int64)
@@ -165,6 +170,8 @@ def _side(batch: KeyedBatch | None, ordinals: Longs, retention: int, schema: pa.
         flags = [pa.array(at_watermark)] if AT_WATERMARK in schema.names else []
         if retention == 0:  # as in Flink, where a timer that is set for the present waits for the next advance
             until += at_watermark
+    if NUMBER in schema.names:
+        flags.append(pa.array(numbers[ordinals[order]]))
     columns = [pa.array(keys.hashes[order]), keys.values.take(at), pa.array(in_order), pa.array(until), *flags]
     section = Section(pa.RecordBatch.from_arrays([*columns, batch.as_array().take(at)], schema=schema))
     firsts = order[np.concatenate(((0,), np.flatnonzero(of_keys[1:] != of_keys[:-1]) + 1))] if len(order) else order

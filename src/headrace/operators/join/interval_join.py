@@ -29,6 +29,7 @@ from headrace.operators.join.find_pairs import (
 from headrace.operators.join.outer_pairs import UnmatchedLog, UnmatchedRecords
 from headrace.operators.join.results import JoinResults, Outer
 from headrace.operators.waiting import WaitingBatches
+from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 from headrace.state.key_sorted_table import KeySortedTable
 from headrace.state.runs.sections import Section
@@ -59,6 +60,9 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
     matches: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None
     """Tells which pairs within the interval match; None where all do."""
 
+    matches_one_by_one = False
+    """Of two records of one key and time one may match, and the other one not."""
+
     def __init__(
         self,
         interval: JoinInterval,
@@ -87,6 +91,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
                 interval.retention(side),
                 context.renamed_fields.of_parts({"": SIDES[side]}),
                 is_outer=side in self._sides_shown,
+                is_numbered=self.matches_one_by_one,
             )
             for side in (LEFT, RIGHT)
         ]
@@ -103,6 +108,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
         self._watermark = scope.watermark
         self._waiting.forget()
         self._has_shown = False
+        self._numbers = ArrivalCounter(scope.epoch, are_asked=self.matches_one_by_one)
         for log in self._logs:
             log.begin_epoch(scope.watermark)
         if self._unmatched is not None:
@@ -145,7 +151,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
         if not taken.batches and not is_any_expired:
             return
         self._has_shown |= is_any_expired
-        arrived = arrived_records(self._interval, self._schemas, taken)
+        arrived = arrived_records(self._interval, self._schemas, taken, self._numbers.next(len(taken.sides)))
         sources = [[*log.sections(before), side.section] for log, side in zip(self._logs, arrived, strict=True)]
         for pairs in self._found(sources, arrived, taken.watermarks, before):
             self._results.emit(pairs, self.context, self.output)

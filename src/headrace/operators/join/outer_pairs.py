@@ -13,6 +13,7 @@ from headrace.operators.join import find_pairs
 from headrace.operators.join.find_pairs import (
     AT_WATERMARK,
     LEFT,
+    NUMBER,
     RECORD,
     RIGHT,
     TIME,
@@ -37,7 +38,8 @@ Longs = npt.NDArray[np.int64]
 
 
 _KIND: Final = "join-alone"
-_ORDER: Final = [RETAINED_UNTIL, HASH, KEY, AT_WATERMARK]
+_GROUP: Final = "group"
+_ORDER: Final = [RETAINED_UNTIL, HASH, KEY, _GROUP]
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,12 @@ class UnmatchedLog:
             return ExpiredRows.concat([])
         groups = newest(self._layout.meta, batches)
         groups = groups.filter(groups.column(LIVE))
-        until, at = groups.column(RETAINED_UNTIL).to_numpy(), groups.column(AT_WATERMARK).to_numpy()
-        times = until - self._retention - (at if self._retention == 0 else 0)
+        until, own = groups.column(RETAINED_UNTIL).to_numpy(), groups.column(_GROUP).to_numpy()
+        times = until - self._retention - (own & 1 if self._retention == 0 else 0)
         hashes, values = groups.column(HASH).to_numpy(), groups.column(KEY)
         order, of_keys = key_sorted(hashes, values, times)
         keys = KeyColumn(values, hashes).take(order[np.flatnonzero(np.diff(of_keys, prepend=-1))])
-        wanted = _Wanted(keys, of_keys, times[order], at[order], until[order])
+        wanted = _Wanted(keys, of_keys, times[order], own[order], until[order])
         return ExpiredRows.concat([wanted.found_in(section, number) for number, section in enumerate(sections)])
 
     def add(self, section: Section, rows: Longs, watermark: int) -> None:
@@ -151,7 +153,7 @@ class UnmatchedLog:
         columns = [
             pa.array(until),
             *keys,
-            pa.array(_flags(section, AT_WATERMARK, rows)),
+            pa.array(_groups_of(section, rows)),
             pa.array(np.full(len(rows), live)),
         ]
         groups = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
@@ -166,14 +168,14 @@ class _Wanted:
         keys: the different keys.
         of_keys: which of them each group has.
         times: the time of each.
-        met: whether the watermark stood there when its records came.
+        groups: which of those of its key and time it is.
         ends: when it expires.
     """
 
     keys: KeyColumn
     of_keys: Longs
     times: Longs
-    met: Longs
+    groups: Longs
     ends: Longs
 
     def found_in(self, section: Section, number: int) -> ExpiredRows:
@@ -182,7 +184,7 @@ class _Wanted:
         lengths = stops - starts
         rows = rows_of_ranges(starts, lengths)
         groups = np.repeat(found, lengths)
-        is_own = _flags(section, AT_WATERMARK, rows) == self.met[groups]
+        is_own = _groups_of(section, rows) == self.groups[groups]
         rows = rows[is_own]
         return ExpiredRows(self.ends[groups[is_own]], np.full(len(rows), number), rows)
 
@@ -208,15 +210,23 @@ def _until(section: Section, rows: Longs) -> Longs:
     return until
 
 
-def _flags(section: Section, name: str, rows: Longs) -> Longs:
-    return np.asarray(section.take(name, rows).to_numpy(zero_copy_only=False), np.int64)
+def _groups_of(section: Section, rows: Longs) -> Longs:
+    """Which group of its key and time each row is in.
+
+    Rows that come while the watermark stands at their time expire at another one. Where a condition is on more than
+    keys and times, each row is a group of its own.
+    """
+    groups = np.asarray(section.take(AT_WATERMARK, rows).to_numpy(zero_copy_only=False), np.int64)
+    if NUMBER in section.schema.names:
+        groups += 2 * section.take(NUMBER, rows).to_numpy()
+    return groups
 
 
 def _in_both(known: pa.RecordBatch, groups: pa.RecordBatch) -> pa.RecordBatch:
     """Return the groups of some that are known; of both each is there once."""
     whole = concat([known, groups])
     until, hashes = whole.column(RETAINED_UNTIL).to_numpy(), whole.column(HASH).to_numpy()
-    found = group_rows(until, hashes, whole.column(KEY), whole.column(AT_WATERMARK))
+    found = group_rows(until, hashes, whole.column(KEY), whole.column(_GROUP))
     is_both = found.segments.counts == 2
     return whole.take(pa.array(found.order[found.segments.starts[is_both] + 1]))
 

@@ -47,6 +47,7 @@ class TableIntervalJoinOperator(IntervalJoinOperator):
         results = self._results_of(definition)
         super().__init__(interval, definition.input_types, (None, None), results, definition.join_type.outer)
         self._definition, self._time_fields = definition, time_fields
+        self.matches_one_by_one = definition.condition is not None
 
     def _results_of(self, definition: JoinDefinition) -> JoinResults:
         return _RowsOfPairs(definition, self._delay)
