@@ -40,7 +40,9 @@ def test_throughput_is_what_was_appended_meanwhile() -> None:
         ({FIRST: 10, SECOND: 20}, {FIRST: 30, SECOND: 40}, 1, 0, GroupHealth.OK),
         ({FIRST: 5, SECOND: 10}, {FIRST: 20, SECOND: 35}, 1, 15, GroupHealth.OK),
         ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20}, 1, 40, GroupHealth.BEHIND),
-        ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20}, 0, 40, GroupHealth.ALONE),
+        ({FIRST: 10, SECOND: 20}, {FIRST: 10, SECOND: 20}, 0, 40, GroupHealth.STILL),
+        ({FIRST: 8, SECOND: 20}, {FIRST: 28, SECOND: 40}, 0, 2, GroupHealth.OK),  # no member, though it reads
+        ({FIRST: 10, SECOND: 20}, {FIRST: 15, SECOND: 20}, 0, 35, GroupHealth.BEHIND),
         ({FIRST: 30, SECOND: 40}, {FIRST: 30, SECOND: 40}, 0, 0, GroupHealth.OK),
         ({FIRST: 2}, {FIRST: 2}, 1, 28, GroupHealth.LOST),
         ({TopicPartition("orders", 7): 2}, {TopicPartition("orders", 7): 2}, 1, 0, GroupHealth.OK),
@@ -50,6 +52,14 @@ def test_the_health_of_groups(before: Any, after: Any, members: int, lag: int, h
     earlier, later = state(10.0, (10, 20), before, members), state(12.0, (30, 40), after, members)
     (report,) = group_reports(earlier, later)
     assert (report.lag, report.health, report.members) == (lag, health, members)
+
+
+def test_a_group_that_somebody_is_known_to_read_for_does_not_stand_still() -> None:
+    offsets = {FIRST: 10, SECOND: 20}
+    (report,) = group_reports(state(10.0, (30, 40), offsets, 0), state(12.0, (30, 40), offsets, 0), {"shop"})
+    assert (report.lag, report.health) == (40, GroupHealth.OK)
+    (report,) = group_reports(state(10.0, (10, 20), offsets, 0), state(12.0, (30, 40), offsets, 0), {"shop"})
+    assert report.health == GroupHealth.BEHIND
 
 
 def test_topics_and_groups_that_are_gone_or_new() -> None:
@@ -85,8 +95,8 @@ def test_the_topics_of_an_embedded_log(tmp_path: Path) -> None:
     assert (topic["name"], topic["records"], topic["rate"], topic["ends"]) == ("orders", 6, 0.0, [4, 2])
     assert topic["size"] > 0
     (group,) = document["groups"]
-    assert (group["lag"], group["health"], group["members"]) == (1, "nobody reads", 0)
-    assert "nobody reads" in shown(place)
+    assert (group["lag"], group["health"], group["members"]) == (1, "stands still", 0)
+    assert "stands still" in shown(place)
 
 
 def test_whose_topics_has_to_be_said() -> None:

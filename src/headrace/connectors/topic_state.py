@@ -1,7 +1,7 @@
 """The state of topics and consumer groups: throughput, retention, lag and health."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -86,10 +86,13 @@ class GroupHealth(Enum):
 
     OK = "ok"
     BEHIND = "falls behind"
-    """Its lag has grown, though it has members."""
+    """Its lag has grown, though somebody reads."""
 
-    ALONE = "nobody reads"
-    """It has no members and a lag."""
+    STILL = "stands still"
+    """It has a lag, no members, and has not come further: nobody reads, or a job that has completed no epoch meanwhile.
+
+    Jobs commit offsets, and are no members.
+    """
 
     LOST = "has lost records"
     """Records were deleted before it read them."""
@@ -139,15 +142,23 @@ def topic_reports(before: TopicsState, after: TopicsState) -> list[TopicReport]:
     return found
 
 
-def group_reports(before: TopicsState, after: TopicsState) -> list[GroupReport]:
-    """Compare consumer groups at two moments."""
+def group_reports(before: TopicsState, after: TopicsState, read: Collection[str] = ()) -> list[GroupReport]:
+    """Compare consumer groups at two moments.
+
+    Args:
+        before: the first moment.
+        after: the second one.
+        read: groups that somebody is known to read for, who need not be a member.
+    """
     found = []
     for group, state in sorted(after.groups.items()):
         for topic in sorted({partition.topic for partition in state.offsets} & after.topics.keys()):
             lag, has_lost = _lag(state, topic, after.topics[topic])
             known = before.groups.get(group, state)
             earlier = _lag(known, topic, before.topics.get(topic, after.topics[topic]))[0]
-            found.append(GroupReport(group, topic, state.members, lag, _health(state, lag, earlier, has_lost=has_lost)))
+            is_read = state.members > 0 or group in read or _has_moved(known, state, topic)
+            health = _health(lag, earlier, is_read=is_read, has_lost=has_lost)
+            found.append(GroupReport(group, topic, state.members, lag, health))
     return found
 
 
@@ -161,9 +172,17 @@ def _lag(group: GroupState, topic: str, state: TopicState) -> tuple[int, bool]:
     return lag, has_lost
 
 
-def _health(group: GroupState, lag: int, earlier: int, *, has_lost: bool) -> GroupHealth:
+def _has_moved(before: GroupState, after: GroupState, topic: str) -> bool:
+    return any(
+        offset != before.offsets.get(partition)
+        for partition, offset in after.offsets.items()
+        if partition.topic == topic
+    )
+
+
+def _health(lag: int, earlier: int, *, is_read: bool, has_lost: bool) -> GroupHealth:
     if has_lost:
         return GroupHealth.LOST
-    if lag and not group.members:
-        return GroupHealth.ALONE
+    if lag and not is_read:
+        return GroupHealth.STILL
     return GroupHealth.BEHIND if lag > earlier else GroupHealth.OK

@@ -14,7 +14,6 @@ from headrace.common.masking import without_secrets
 from headrace.connectors.source import Source
 from headrace.connectors.topic_builders import TopicSink, TopicSource
 from headrace.connectors.topic_state import (
-    GroupHealth,
     GroupReport,
     TopicMonitor,
     TopicReport,
@@ -30,7 +29,9 @@ from headrace.server.models.topics import GroupInfo, JobTopics, TopicInfo, Topic
 logger = get_logger(__name__)
 
 _APART_SECONDS: Final = 5.0
-"""The time between two looks, at least."""
+_APART_PER_SECOND: Final = 10.0
+_MOST_APART_SECONDS: Final = 60.0
+"""The time between two looks: at least, for each second that the last one has taken, and at most."""
 
 _WAITED_SECONDS: Final = 1.0
 """So long an answer waits for the look that it has asked for; it has the one before then."""
@@ -68,8 +69,9 @@ class TopicsWatch:
         self._look_again().join(_WAITED_SECONDS)
         states, error = self._states, self._error
         topics = [] if not states else topic_reports(states[0], states[-1])
-        groups = [] if not states else group_reports(states[0], states[-1])
         has_rates = len(states) > 1
+        read = own if has_rates or not states else states[0].groups  # of one look nobody can be told to stand still
+        groups = [] if not states else group_reports(states[0], states[-1], read)
         told = sorted((_topic(each, used, has_rate=has_rates) for each in topics), key=lambda each: not each.is_used)
         return TopicsInfo(
             self._place.kind,
@@ -91,6 +93,7 @@ class TopicsWatch:
             return thread
 
     def _look(self) -> None:
+        begun = time.monotonic()
         try:
             if self._monitor is None:
                 self._monitor = self._place.monitor(self._options)
@@ -102,7 +105,8 @@ class TopicsWatch:
         else:
             self._states, self._error = (*self._states[-1:], state), ""
             self._looked_at = time.time_ns() // 1_000_000
-        self._next = time.monotonic() + _APART_SECONDS
+        end = time.monotonic()
+        self._next = end + min(_MOST_APART_SECONDS, max(_APART_SECONDS, (end - begun) * _APART_PER_SECOND))
 
 
 def _topic(report: TopicReport, used: Collection[str], *, has_rate: bool) -> TopicInfo:
@@ -120,8 +124,7 @@ def _topic(report: TopicReport, used: Collection[str], *, has_rate: bool) -> Top
 
 def _group(report: GroupReport, own: Collection[str]) -> GroupInfo:
     is_own = report.group in own
-    health = GroupHealth.OK if is_own and report.health is GroupHealth.ALONE else report.health
-    return GroupInfo(report.group, report.topic, report.members, report.lag, health.value, is_own)
+    return GroupInfo(report.group, report.topic, report.members, report.lag, report.health.value, is_own)
 
 
 class TopicsOfJob:

@@ -105,11 +105,11 @@ class Topic(TopicDriver):
         consumer.close()
         return found[:-1]
 
-    def commit_offset(self, group: str, offset: int) -> None:
+    def commit_offset(self, group: str, offset: int, metadata: str = "") -> None:
         with self._asking(group) as consumer:
             while True:  # the group's coordinator may be new, and refuse for a moment
                 try:
-                    consumer.commit(offsets=[TopicPartition(self.name, 0, offset)], asynchronous=False)
+                    consumer.commit(offsets=[TopicPartition(self.name, 0, offset, metadata)], asynchronous=False)
                 except KafkaException as refusal:
                     if refusal.args[0].code() not in _NOT_YET:
                         raise

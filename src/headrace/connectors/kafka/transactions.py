@@ -6,6 +6,7 @@ read by consumers of these groups, since librdkafka's admin client crashes when 
 coordinator moves.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,7 +63,24 @@ class Marker:
 def marker_in(group: Consumer, topic: str) -> Marker | None:
     """The marker that a consumer of the group sees; None where there is none.
 
+    Raises:
+        KafkaException: when no broker answers.
+    """
+    (found,) = committed_in(group, [TopicPartition(topic, _PARTITION)])
+    return Marker(topic, found.offset, found.metadata or "") if found.offset >= 0 else None
+
+
+def committed_in(
+    group: Consumer, partitions: Sequence[TopicPartition], passed_over: Sequence[int] = ()
+) -> list[TopicPartition]:
+    """The offsets that a consumer of the group sees; less than 0 where there is none.
+
     A broker that has just become the group's coordinator is asked again for a while.
+
+    Args:
+        group: the consumer.
+        partitions: of what.
+        passed_over: the errors of partitions that are left out then.
 
     Raises:
         KafkaException: when no broker answers.
@@ -70,18 +88,22 @@ def marker_in(group: Consumer, topic: str) -> Marker | None:
     end = time.monotonic() + _ANSWER_SECONDS
     while True:
         try:
-            return _committed(group, topic)
+            return _committed(group, partitions, passed_over)
         except KafkaException as error:
             if time.monotonic() > end or not _coordinator_moves(error.args[0].code()):
                 raise
         time.sleep(_RETRY_SECONDS)
 
 
-def _committed(group: Consumer, topic: str) -> Marker | None:
-    (found,) = group.committed([TopicPartition(topic, _PARTITION)], timeout=_ANSWER_SECONDS)
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return Marker(topic, found.offset, found.metadata or "") if found.offset >= 0 else None
+def _committed(
+    group: Consumer, partitions: Sequence[TopicPartition], passed_over: Sequence[int]
+) -> list[TopicPartition]:
+    found: list[TopicPartition] = group.committed(list(partitions), timeout=_ANSWER_SECONDS)
+    failed = [each for each in found if each.error is not None]
+    for each in failed:
+        if each.error.code() not in passed_over:
+            raise KafkaException(each.error)
+    return [each for each in found if each.error is None]
 
 
 def _coordinator_moves(code: int) -> bool:
@@ -487,6 +509,14 @@ def transactional_ids(settings: TransactionSettings, context: CommitterContext) 
 def owner_of(context: CommitterContext) -> str:
     """The owner that the markers of a sink name."""
     return f"job {context.job_id}, sink {context.operator_id}"
+
+
+def is_owner(metadata: str) -> bool:
+    """Return whether the metadata of an offset name the owner of a marker."""
+    return _OWNER.match(metadata) is not None
+
+
+_OWNER: Final = re.compile(r"job \S+, sink ")
 
 
 def _publish_in_task(settings: ClientSettings, publication: Publication) -> None:

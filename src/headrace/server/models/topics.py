@@ -38,7 +38,7 @@ class GroupInfo:
         topic: the topic.
         members: the number of its members, which may read other topics.
         lag: the records that it has not read.
-        health: ``ok``, ``falls behind``, ``nobody reads`` or ``has lost records``.
+        health: ``ok``, ``falls behind``, ``stands still`` or ``has lost records``.
         is_own: whether the job tells it how far it has come; such a group has no members.
     """
 
