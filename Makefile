@@ -22,7 +22,7 @@ FORKS := 4
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-image test-chains test-fast test-spark test-in-forks lint-shown-late conformance bench docs docs-pictures docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-image test-systemd test-chains test-fast test-spark test-in-forks lint-shown-late conformance bench docs docs-pictures docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -85,6 +85,9 @@ test-fuzz: venv ## rounds of drawn messages and files of all formats, damaged on
 
 test-image: venv ## the image of Kubernetes, built and run without Docker (as root, on Debian, with buildah and debootstrap)
 	@$(PYTEST) -rs -m slow tests/clusters/test_image.py
+
+test-systemd: venv ## the unit of systemd, under a systemd of its own on the files of that image (as root, where there may be one)
+	@$(PYTEST) -rs -m slow tests/clusters/test_systemd.py
 
 test-soak: venv ## an hour of a job with state that expires and savepoints: memory, threads and files stay flat
 	@HEADRACE_SOAK_MINUTES=30 $(PYTEST) -m slow -rP tests/reliability/test_soak.py

@@ -3,6 +3,11 @@
 # else is a command that is run as it is.
 set -eu
 
+# OpenShift gives each namespace user ids of its own; without a name Java starts no Spark
+if ! whoami >/dev/null 2>&1 && [ -w /etc/passwd ]; then
+  echo "headrace:x:$(id -u):0::/tmp:/bin/false" >>/etc/passwd
+fi
+
 [ "${1-}" = executor ] || exec "$@"
 
 # Options of Java come as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ..., each of them one word

@@ -37,7 +37,11 @@ class Image:
         self.config = config
 
     def start(
-        self, *args: str, mounts: Mapping[str, Path] | None = None, env: Mapping[str, str] | None = None
+        self,
+        *args: str,
+        mounts: Mapping[str, Path] | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> subprocess.Popen[str]:
         """Run its entry point with arguments, or with those of the image when left out.
 
@@ -45,13 +49,15 @@ class Image:
             args: the arguments.
             mounts: folders of this machine, by where they are in the container.
             env: variables besides those of the image.
+            user: who it is run as; the user of the image when left out.
         """
         words = [*self.config["Entrypoint"], *(args or self.config["Cmd"])]
-        user = self.config["User"]
+        user = user or self.config["User"]
         given = dict(each.split("=", 1) for each in self.config["Env"]) | dict(env or {})
         lines = [f"mount --bind {self.files} {self.files}", f"cd {self.files}", "mount -t tmpfs tmpfs tmp"]
         lines += ["chmod 1777 tmp", "mount -t proc proc proc", "mount --rbind /dev dev"]
         lines += ["touch etc/hosts", "mount --bind /etc/hosts etc/hosts"]  # which has the name of the machine
+        lines += ["cp --preserve=all etc/passwd tmp/passwd", "mount --bind tmp/passwd etc/passwd"]  # it may be written
         for target, source in (mounts or {}).items():
             lines += [f"mkdir -p .{target}", f"mount --bind {source} .{target}"]
         work = self.config["WorkingDir"]

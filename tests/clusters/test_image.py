@@ -42,6 +42,14 @@ def test_its_command_is_the_job(image: Image) -> None:
     assert "to" in told
 
 
+def test_a_user_without_a_name_runs_the_job(image: Image) -> None:
+    """As on OpenShift, where each namespace has user ids of its own, in the group of root."""
+    user = "1000660000"
+    told = ended(image.start("sh", "-c", "id -u; id -g; whoami; headrace run main.py", user=user))
+    assert told.splitlines()[:3] == [user, "0", "headrace"]
+    assert "to" in told
+
+
 def test_doctor_finds_nothing_wrong(image: Image) -> None:
     ended(image.start("headrace", "doctor", "--master", "local[2]"))
 
