@@ -21,7 +21,7 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.server import guard, listening
+from headrace.server import connections, guard
 from headrace.server.routes import ROUTES
 from headrace.server.settings import RestSettings, TlsSettings
 from tests.server.serving import Served, wait_for
@@ -259,7 +259,7 @@ def test_old_versions_of_tls_are_refused(certificates: dict[str, Path]) -> None:
 def test_who_never_ends_the_handshake_is_hung_up_on(
     certificates: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "_HANDSHAKE_SECONDS", 0.1)
     with mutual(certificates) as served:
         assert raw(served, b"") == b""
 
@@ -267,8 +267,8 @@ def test_who_never_ends_the_handshake_is_hung_up_on(
 def test_connections_count_before_their_handshake(
     certificates: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_HANDSHAKE_SECONDS", 300.0)
-    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(connections, "_HANDSHAKE_SECONDS", 300.0)
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
     with mutual(certificates) as served, ExitStack() as opened:
         idle = [opened.enter_context(socket.create_connection(("127.0.0.1", served.port), 30)) for _ in range(30)]
         wait_for(lambda: len(select.select(idle, [], [], 0.1)[0]) >= 10)
@@ -336,6 +336,14 @@ VALUES: tuple[Any, ...] = (
     True,
     None,
 )
+
+
+def test_what_is_refused_is_told_in_short(served: Served) -> None:
+    _, job = served.start()
+    body = json.dumps({"drain": "https://a:" * 80_000}).encode()
+    status, text, _ = ask(served, "POST", f"/jobs/{job}/stop", body)
+    assert status == 400
+    assert len(text) < 5_000
 
 
 def test_odd_bodies_are_never_the_servers_fault_and_no_job_ends_by_them(served: Served) -> None:

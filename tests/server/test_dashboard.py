@@ -21,7 +21,6 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.log import LogSource, OffsetsInitializer
 from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
 from headrace.log import Consumer, Log
-from headrace.server.dashboard.recent_pages import RecentPages
 from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.settings import RestSettings
@@ -113,22 +112,14 @@ def test_a_refresh_brings_the_parts_that_the_page_has(served: Served) -> None:
     assert "<html" not in parts
 
 
-def test_a_page_is_made_once_a_second_however_many_ask() -> None:
-    now, made = [0.0], [0]
-
-    def make() -> str:
-        made[0] += 1
-        return f"page {made[0]}"
-
-    pages = RecentPages(lambda: now[0])
-    assert [pages.get(("a",), make).text for _ in range(100)] == [b"page 1"] * 100
-    assert pages.get(("b",), make).text == b"page 2"
-    now[0] = 1.0
-    fresh = pages.get(("a",), make)
-    assert (fresh.text, gzip.decompress(fresh.compressed)) == (b"page 3", b"page 3")
-    for number in range(1_000):
-        pages.get((str(number),), make)
-    assert pages.get(("a",), make).text == f"page {made[0]}".encode()  # it was forgotten
+def test_pages_come_compressed_to_who_can_read_that(served: Served) -> None:
+    _, job = served.start()
+    with BROWSER.open(
+        urllib.request.Request(f"{served.server.address}/dashboard/jobs/{job}", headers={"Accept-Encoding": "gzip"})
+    ) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert "Accept-Encoding" in answer.headers["Vary"]
+        assert Page(gzip.decompress(answer.read()).decode()).ids()
 
 
 def test_the_overview_lists_jobs_and_says_what_there_is_when_there_is_none(served: Served) -> None:
@@ -202,38 +193,6 @@ def test_secrets_are_masked_and_names_are_text(served: Served) -> None:
     assert "******" in text
     assert "<img src=x>" not in text
     assert "&lt;img src=x&gt;" in text
-
-
-def test_a_page_that_takes_long_to_make_is_made_less_often() -> None:
-    now, spent, made = [0.0], [0.0], [0]
-
-    def make() -> str:
-        made[0] += 1
-        spent[0] += 0.05
-        return str(made[0])
-
-    pages = RecentPages(lambda: now[0], lambda: spent[0])
-    pages.get(("a",), make)
-    for now[0] in (1.0, 2.0, 2.4):
-        assert pages.get(("a",), make).text == b"1"
-    now[0] = 2.6
-    assert pages.get(("a",), make).text == b"2"
-
-
-def test_nobody_waits_for_a_page_that_somebody_else_makes() -> None:
-    now, pages = [0.0], RecentPages(lambda: now[0])
-    pages.get(("a",), lambda: "before")
-    now[0] = 10.0
-    assert pages.get(("a",), lambda: pages.get(("a",), lambda: "never").text.decode() + ", after").text == (
-        b"before, after"
-    )
-    with pytest.raises(RuntimeError, match="broken"):
-        pages.get(("b",), broken)
-    assert pages.get(("b",), lambda: "whole").text == b"whole"
-
-
-def broken() -> str:
-    raise RuntimeError("it is broken")
 
 
 def test_a_checkpoint_has_a_page(served: Served) -> None:

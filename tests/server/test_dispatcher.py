@@ -27,19 +27,29 @@ def storage(tmp_path: Path) -> Iterator[Path]:
         os.kill(process, signal.SIGKILL)
 
 
-def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
-    cluster = Cluster(storage)
+WAITING = """
+import os, time
+while not os.path.exists({gate!r}):
+    time.sleep(0.01)
+"""
+
+
+def test_a_program_is_submitted_listed_and_cancelled(storage: Path, tmp_path: Path) -> None:
+    cluster, gate = Cluster(storage), tmp_path / "gate"
     wait_for(lambda: cluster.service.dispatcher.leads)
-    job = cluster.run(parallelism="2")
-    assert cluster.rest.get("jobs", job)["state"] in {"CREATED", "RUNNING"}  # pages ask at once
+    job = cluster.run(WAITING.format(gate=str(gate)) + PROGRAM, parallelism="2")
+    assert cluster.rest.get("jobs", job)["state"] == "CREATED"  # pages ask at once
+    wait_for(lambda: "job.py:4 in <module>" in cluster.rest.get("jobs", job, "archive")["waits_for"])
+    wait_for(lambda: "job.py:4 in &lt;module&gt;" in page_of(cluster))
+    gate.touch()
     cluster.wait_for(job, "RUNNING")
     wait_for(lambda: cluster.epochs(job) > 0)
     [line] = cluster.rest.get("jobs", "overview")["jobs"]
     assert (line["jid"], line["name"], line["state"]) == (job, "numbers job", "RUNNING")
     vertices = cluster.rest.get("jobs", job)["vertices"]
     assert {vertex["name"]: vertex["parallelism"] for vertex in vertices}["Reduce"] == 2
-    with urllib.request.urlopen(cluster.service.address, timeout=20) as page:
-        assert "numbers job" in page.read().decode()
+    wait_for(lambda: "numbers job" in page_of(cluster))
+    assert cluster.rest.get("jobs", job, "archive")["waits_for"] == ""
     [place] = cluster.rest.get("taskmanagers")["taskmanagers"]
     assert "starts afresh" in cluster.rest.log("taskmanagers", place["id"], "log")[0]
     assert cluster.rest.get("jobs", job, "lineage")["sources"][0]["name"] == "numbers"
@@ -52,6 +62,12 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path) -> None:
     assert processes_of(storage) == []
     assert "was cancelled" in cluster.rest.log("jobs", job, "logs", "log")[0]
     cluster.service.stop()
+
+
+def page_of(cluster: Cluster) -> str:
+    """The first page: that of the only job."""
+    with urllib.request.urlopen(cluster.service.address, timeout=20) as page:
+        return str(page.read().decode())
 
 
 TALKATIVE = """

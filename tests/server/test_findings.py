@@ -127,7 +127,12 @@ PROCESS_FAILED = replace(
         ),
         (job(running_epoch=5, running_since=NOW - 120_000, runtime="Spark, master local[2]"), "problem", "Spark's UI"),
         (job(states=(state(100 << 20, 50_000.0),)), "note", "“history” of “loyalty” has 100.0 MB, and 2.9 MB more"),
-        (job(history=(StatusView("CREATED", NOW - 60_000),)), "note", "has not begun for 1 min 00 s"),
+        (job(history=(StatusView("CREATED", NOW - 60_000),)), "note", "has not begun for 1 min 00 s Its program has"),
+        (
+            job(history=(StatusView("CREATED", NOW - 60_000),), waits_for="its process starts"),
+            "note",
+            "has not begun for 1 min 00 s Its process starts. Its log says more.",
+        ),
         (job(watermark=MAX_WATERMARK), "note", "The input has come to its end"),
         (job(watermark=MIN_WATERMARK, completed=9, splits=(split(0, MIN_WATERMARK),)), "note", "from orders[0]"),
     ],

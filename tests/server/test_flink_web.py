@@ -51,7 +51,8 @@ def page(jar: Path, served: Served) -> Iterator[str]:
 
 
 def fetched(url: str, method: str = "GET", **headers: str) -> tuple[int, str, bytes]:
-    asked = urllib.request.Request(url, method=method, headers=headers)
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    asked = urllib.request.Request(url, method=method, headers=given)
     try:
         with urllib.request.urlopen(asked, timeout=20) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read()
@@ -71,7 +72,8 @@ def test_files_come_out_of_the_jar_and_all_else_from_the_jobs(page: str, served:
     assert fetched(f"{page}/../META-INF/secret")[0] == 404
     assert fetched(f"{page}/jobs/{job}/yarn-cancel", Origin="http://evil.example")[0] == 403
     assert fetched(f"{page}/jobs", Host="evil.example")[0] == 403
-    assert fetched(f"{page}/jobs/{job}/yarn-cancel")[0] == 202
+    assert fetched(f"{page}/jobs/{job}/yarn-cancel")[0] == 403
+    assert fetched(f"{page}/jobs/{job}/yarn-cancel", Sec_Fetch_Site="same-origin")[0] == 202
     served.server.close()
     assert fetched(f"{page}/config")[0] == 502
 

@@ -41,6 +41,7 @@ def test_nothing_is_there_that_flink_has_not_but_what_is_named_here() -> None:
         "GET /readyz",
         "GET /jobs/:jobid/yarn-cancel",
         "GET /jobmanager/log",
+        "GET /jobmanager/startup",
         "GET /jobmanager/stdout",
         "GET /jobs/:jobid/held-epoch",
         "POST /jobs/:jobid/held-epoch/release",

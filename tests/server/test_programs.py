@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.common.errors import ConfigurationError
+from headrace.server.bodies import file_in
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.errors import RestError
-from headrace.server.uploads import file_in
 from tests.server.clusters import Cluster
 from tests.server.serving import wait_for
 

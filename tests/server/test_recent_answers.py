@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from starlette.responses import Response
+import pytest
 
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot, StatusChange
@@ -13,23 +13,78 @@ from headrace.server.recent_answers import RecentAnswers
 JOB = JobSnapshot("job", "run", (StatusChange(JobStatus.RUNNING, 0),))
 
 
-def test_an_answer_is_given_again_until_the_job_has_changed_or_time_has_passed() -> None:
-    now, answer = [0.0], Response()
-    answers, key = RecentAnswers(lambda: now[0]), ("/jobs/overview", b"")
-    assert answers.get(key, [JOB]) is None
-    answers.keep(key, [JOB], answer)
-    assert answers.get(key, [JOB]) is answer
-    assert answers.get(("/jobs/overview", b"x=1"), [JOB]) is None
-    assert answers.get(key, [replace(JOB)]) is None
-    assert answers.get(key, [JOB, JOB]) is None
-    now[0] = 0.5
-    assert answers.get(key, [JOB]) is None
+class Maker:
+    """Makes answers, which are numbered.
+
+    Args:
+        seconds: the processor time that each takes.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.now = 0.0
+        self.spent = 0.0
+        self.made = 0
+        self._seconds = seconds
+        self.answers = RecentAnswers[int](1.0, 5.0, lambda: self.now, lambda: self.spent)
+
+    def make(self) -> int:
+        self.made += 1
+        self.spent += self._seconds
+        return self.made
+
+
+def test_an_answer_is_made_once_a_second_however_many_ask() -> None:
+    maker = Maker()
+    answers = maker.answers
+    assert [answers.get("a", maker.make) for _ in range(100)] == [1] * 100
+    assert answers.get("b", maker.make) == 2
+    assert answers.fresh("a") == 1
+    maker.now = 1.0
+    assert answers.fresh("a") is None
+    assert answers.get("a", maker.make) == 3
+
+
+def test_an_answer_is_given_again_until_the_job_has_changed() -> None:
+    maker = Maker()
+    answers = maker.answers
+    assert answers.fresh("a", [JOB]) is None
+    assert answers.get("a", maker.make, [JOB]) == 1
+    assert answers.get("a", maker.make, [JOB]) == 1
+    assert answers.get("a", maker.make, [replace(JOB)]) == 2
+    assert answers.get("a", maker.make, [JOB, JOB]) == 3
+    assert answers.fresh("a", [JOB]) is None
 
 
 def test_few_answers_are_kept() -> None:
-    now, answers = [0.0], RecentAnswers(lambda: now[0])
+    maker = Maker()
     for number in range(1_000):
-        now[0] = number / 10_000
-        answers.keep((str(number), b""), [JOB], Response())
-    assert len(answers._given) <= 64
-    assert answers.get(("999", b""), [JOB]) is not None
+        maker.answers.get(number, maker.make)
+    assert [number for number in range(1_000) if maker.answers.fresh(number) is not None] == [*range(936, 1_000)]
+
+
+def test_what_takes_long_to_make_is_made_less_often() -> None:
+    maker = Maker(0.05)
+    maker.answers.get("a", maker.make)
+    for maker.now in (1.0, 2.0, 2.4):
+        assert maker.answers.get("a", maker.make) == 1
+    maker.now = 2.6
+    assert maker.answers.get("a", maker.make) == 2
+
+
+def test_nobody_waits_for_what_somebody_else_makes() -> None:
+    maker = Maker()
+    answers = maker.answers
+    answers.get("a", maker.make)
+    maker.now = 10.0
+    assert answers.get("a", lambda: 10 * answers.get("a", maker.make)) == 10
+
+
+def test_what_cannot_be_made_is_tried_again() -> None:
+    maker = Maker()
+    with pytest.raises(RuntimeError, match="broken"):
+        maker.answers.get("a", broken)
+    assert maker.answers.get("a", maker.make) == 1
+
+
+def broken() -> int:
+    raise RuntimeError("it is broken")

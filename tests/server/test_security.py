@@ -18,7 +18,7 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError
-from headrace.server import bodies, connections, listening
+from headrace.server import bodies, connections
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.settings import RestSettings
 from tests.server.serving import Served, wait_for
@@ -93,10 +93,15 @@ def test_pages_of_other_sites_change_nothing(served: Served) -> None:
     assert ask(served, cancel, Origin="http://evil.example")[0] == 403
     assert ask(served, cancel, Sec_Fetch_Site="cross-site")[0] == 403
     assert ask(served, f"/v1/jobs/{job}", "PATCH", Origin="null")[0] == 403
+    assert ask(served, f"/v1/jobs/{job}", "PATCH", Origin="http://[")[0] == 403
+    assert ask(served, cancel)[0] == 403  # the image of a page, as a browser asks for it over plain HTTP
+    assert ask(served, cancel, Referer="http://evil.example/page")[0] == 403
+    assert ask(served, cancel, Authorization="Basic Og==")[0] == 403
     assert ask(served, "/v1/jobs", Host="evil.example")[0] == 403  # a name that was made to lead here
     assert served.rest.get("jobs", job, "status") == {"status": "RUNNING"}
     own = f"127.0.0.1:{served.port}"
-    assert ask(served, cancel, Origin=f"http://{own}", Host=own)[0] == 202
+    for proof in ({"Origin": f"http://{own}"}, {"Referer": f"http://{own}/"}, {"Sec_Fetch_Site": "same-origin"}):
+        assert ask(served, cancel, Host=own, **proof)[0] == 202
 
 
 def test_errors_are_those_that_flinks_clients_read(served: Served) -> None:
@@ -184,7 +189,7 @@ def test_requests_that_wait_are_few(served: Served) -> None:
 
 def test_many_idle_clients_keep_nobody_out_for_long(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_HEAD_SECONDS", 1.0)
-    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(listening.MOST_CONNECTIONS + 50)]
+    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(connections.MOST_CONNECTIONS + 50)]
     try:
         time.sleep(1.5)
         assert ask(served, "/healthz")[0] == 200

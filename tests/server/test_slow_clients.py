@@ -14,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
+from headrace.server.application import HeldResponse
+from headrace.server.bodies import MOST_UPLOADS, Upload, UploadPlaces, receive
 from headrace.server.connections import BoundedProtocol
 from headrace.server.errors import RestError
-from headrace.server.uploads import MOST_UPLOADS, Upload, UploadPlaces, receive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -210,3 +211,23 @@ def test_a_body_that_nobody_reads_holds_no_connection() -> None:
     assert answer.endswith(b"\r\n-1")
     assert ended is not None
     assert ended <= 10.0
+
+
+def test_a_long_answer_has_its_place_until_the_client_has_read_it() -> None:
+    released: list[int] = []
+
+    async def work() -> list[int]:
+        sent: list[int] = []
+
+        async def send(message: Any) -> None:
+            sent.append(len(message.get("body", b"")))
+            assert not released
+
+        answer = HeldResponse(PlainTextResponse(b"x" * MIB), lambda: released.append(len(sent)))
+        await answer({}, None, send)  # type: ignore[arg-type] # it reads nothing
+        return sent
+
+    sent = simulated(work())
+    assert sum(sent) == MIB
+    assert released == [len(sent)]
+    assert max(sent) < MIB

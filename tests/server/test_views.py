@@ -13,7 +13,7 @@ import pytest
 from headrace.common import Configuration, Types
 from headrace.common.logs import TextFormatter
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.server import at_work
+from headrace.server import jobs
 from headrace.server.client import RestClientError
 from headrace.server.routes import ROUTES
 from tests.server.serving import wait_for
@@ -145,7 +145,7 @@ def test_a_checkpoint_before_a_rescale_has_the_subtasks_of_then(served: Served) 
 
 
 def test_the_line_that_an_epoch_is_stuck_in_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_work, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "_LONG_SECONDS", 0.0)
     configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.from_collection([1], Types.LONG()).map(stuck, Types.LONG()).name("stuck").print()

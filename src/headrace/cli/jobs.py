@@ -211,7 +211,8 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
 def _findings(job: RemoteJob) -> list[Finding]:
     """Return what stands out in a job, as its page has it."""
     told = archives.of_document(job.client.get("jobs", job.id, "archive"))
-    return findings(job_view(told.snapshot, told.configuration, time.time_ns() // 1_000_000, told.at_work))
+    now = time.time_ns() // 1_000_000
+    return findings(job_view(told.snapshot, told.configuration, now, told.at_work, told.waits_for))
 
 
 def _headline(details: dict[str, Any]) -> Text:

@@ -86,6 +86,7 @@ class JobSnapshot:
         run_id: tells this run from others of this process, also of the same job.
         history: the statuses of the run, the present one at the end.
         job_id: the job's id; empty until its checkpoint directory was looked into.
+        starting: what it waits for until that has started, Spark, say; empty for nothing.
         start: how it started; None before.
         plan: its plan; None before the start.
         latest: the last epoch of this run; None before the first one.
@@ -113,6 +114,7 @@ class JobSnapshot:
     run_id: str
     history: tuple[StatusChange, ...]
     job_id: str = ""
+    starting: str = ""
     start: JobStart | None = None
     plan: JobPlan | None = field(default=None, repr=False)
     latest: EpochStatistics | None = None
@@ -138,6 +140,15 @@ class JobSnapshot:
     def status(self) -> JobStatus:
         """The present status."""
         return self.history[-1].status
+
+    @property
+    def waits_for(self) -> str:
+        """Return what it waits for before it begins; empty when it has begun."""
+        if self.status is not JobStatus.CREATED:
+            return ""
+        if self.starting:
+            return f"{self.starting}, starts"
+        return "its state, sources and sinks are opened" if self.job_id else "its checkpoint directory is looked into"
 
     def after(self, event: JobEvent, time: int) -> JobSnapshot:
         """The job after something has happened at a time; unchanged when it had ended before."""
@@ -168,8 +179,10 @@ class JobSnapshot:
 
     def _begun(self, event: JobEvent, time: int) -> JobSnapshot:
         match event:
+            case RuntimeStarting():
+                return replace(self, starting=event.what)
             case RuntimeStarted():
-                return replace(self, runtime=event)
+                return replace(self, runtime=event, starting="")
             case JobIdentified():
                 return replace(self, job_id=event.job_id)
             case JobStart():

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from headrace.common.errors import HeadraceError
 from headrace.common.masking import log_without_secrets
-from headrace.server.bodies import drained, read_body
+from headrace.server.bodies import Upload, UploadPlaces, drained, read_body, receive
 from headrace.server.dashboard.jobs import DashboardJobs
 from headrace.server.dashboard.pages import dashboard_endpoints
 from headrace.server.errors import RestError, bad_request, not_found
@@ -24,8 +25,15 @@ from headrace.server.recent_answers import RecentAnswers
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
 from headrace.server.routing import Endpoint, RoutedApplication
-from headrace.server.uploads import Upload, UploadPlaces, receive
 from headrace.server.wire import to_document
+
+_FRESH_SECONDS: Final = 0.5
+"""An answer is given again for so long, unless what is known of a job has changed."""
+
+_MOST_LONG: Final = 4
+"""So many answers of many megabytes are on their way at the same time; whoever asks for more waits."""
+
+_BLOCK_BYTES: Final = 1 << 18
 
 
 def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> RoutedApplication:
@@ -35,14 +43,16 @@ def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> R
         service: what is served.
         routes: the paths; each is there below ``/v1`` and without.
     """
-    guard, recent, places = RequestGuard(service.settings), RecentAnswers(), UploadPlaces()
+    guard, places = RequestGuard(service.settings), UploadPlaces()
+    recent = RecentAnswers[Response](_FRESH_SECONDS, _FRESH_SECONDS)
+    long = asyncio.Semaphore(_MOST_LONG)
     described = partial(_described, json_response(openapi(routes), HTTPStatus.OK), guard)
     endpoints = [
         endpoint
         for prefix in ("/v1", "")
         for endpoint in (
             *(
-                Endpoint(each.method, prefix + each.path, partial(_answer, each, service, guard, recent, places))
+                Endpoint(each.method, prefix + each.path, partial(_answer, each, service, guard, recent, places, long))
                 for each in routes
             ),
             Endpoint("GET", f"{prefix}/openapi.json", described),
@@ -84,8 +94,9 @@ async def _answer(
     route: RestRoute,
     service: RestService,
     guard: RequestGuard,
-    recent: RecentAnswers,
+    recent: RecentAnswers[Response],
     places: UploadPlaces,
+    long: asyncio.Semaphore,
     request: Request,
 ) -> Response:
     try:
@@ -93,13 +104,14 @@ async def _answer(
         if not route.is_open:
             guard.check_token(request.headers)
         if route.changes:
-            guard.check_origin(request.headers)
+            guard.check_origin(request.method, request.headers)
         if route.is_shared:
             return _shared(route, service, recent, request)
         if route.is_upload and service.takes_programs:
             return await _uploaded(route, service, places, request)
         body = await (drained(request) if route.is_drained else read_body(request))
-        return await _handled(route, _asked(service, request, body))
+        asked = _asked(service, request, body)
+        return await (_long(route, long, asked) if route.is_long else _handled(route, asked))
     except RestError as error:
         headers = CHALLENGE if error.status is HTTPStatus.UNAUTHORIZED else {}
         return error_response(error.status, str(error), headers)
@@ -107,16 +119,16 @@ async def _answer(
         return error_response(HTTPStatus.BAD_REQUEST, str(error))
 
 
-def _shared(route: RestRoute, service: RestService, recent: RecentAnswers, request: Request) -> Response:
+def _shared(route: RestRoute, service: RestService, recent: RecentAnswers[Response], request: Request) -> Response:
     """An answer that is the same for everybody who asks while the job is as it is; bodies mean nothing to it."""
     key = (request.scope["path"], request.scope["query_string"])
     named = request.path_params.get("jobid")
     jobs = [each.snapshot() for each in (service.jobs.all() if named is None else (service.jobs.get(named),))]
-    found = recent.get(key, jobs)
-    if found is None:
-        found = json_response(to_document(route.handler(_asked(service, request))), route.status)
-        recent.keep(key, jobs, found)
-    return found
+
+    def make() -> Response:
+        return json_response(to_document(route.handler(_asked(service, request))), route.status)
+
+    return recent.get(key, make, jobs)
 
 
 def _asked(service: RestService, request: Request, body: bytes = b"", upload: Upload | None = None) -> RestRequest:
@@ -126,10 +138,47 @@ def _asked(service: RestService, request: Request, body: bytes = b"", upload: Up
 
 async def _handled(route: RestRoute, asked: RestRequest) -> Response:
     found = await asyncio.to_thread(route.handler, asked) if route.blocks else route.handler(asked)
-    if isinstance(found, TextFile):
-        text = await asyncio.to_thread(log_without_secrets, found.text)
-        return PlainTextResponse(text, route.status, {**_OF_TEXT, LOG_POSITION: found.position})
-    return json_response(to_document(found), route.status)
+    return await _text(route, found) if isinstance(found, TextFile) else json_response(to_document(found), route.status)
+
+
+async def _long(route: RestRoute, places: asyncio.Semaphore, asked: RestRequest) -> Response:
+    """An answer of many megabytes: from its beginning until it has left it has one of few places."""
+    await places.acquire()
+    try:
+        return HeldResponse(await _handled(route, asked), places.release)
+    except BaseException:
+        places.release()
+        raise
+
+
+class HeldResponse(Response):  # type: ignore[misc] # starlette is not read by mypy
+    """An answer that holds something until it has left. It leaves block by block, as the client reads it.
+
+    Args:
+        answer: the answer.
+        release: lets go.
+    """
+
+    def __init__(self, answer: Response, release: Callable[[], None]) -> None:
+        super().__init__(status_code=answer.status_code)
+        self.body, self.raw_headers = answer.body, answer.raw_headers
+        self._release = release
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            for start in range(0, len(self.body), _BLOCK_BYTES):
+                block = self.body[start : start + _BLOCK_BYTES]
+                await send({"type": "http.response.body", "body": block, "more_body": True})
+            await send({"type": "http.response.body"})
+        finally:
+            self._release()
+
+
+async def _text(route: RestRoute, found: TextFile) -> Response:
+    text = await asyncio.to_thread(log_without_secrets, found.text)
+    return PlainTextResponse(text, route.status, {**_OF_TEXT, LOG_POSITION: found.position})
 
 
 _OF_TEXT: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

@@ -32,6 +32,7 @@ class ToldJob:
         place: where it runs, or has run: ``host`` and ``tm_id``.
         lineage: its datasets and their flow; None where they are not told.
         at_work: the lines of the program that are at work, where an epoch takes long.
+        waits_for: what it waits for before it begins; empty when it has begun.
     """
 
     snapshot: JobSnapshot
@@ -39,6 +40,7 @@ class ToldJob:
     place: Mapping[str, str]
     lineage: Mapping[str, Any] | None = None
     at_work: tuple[str, ...] = ()
+    waits_for: str = ""
 
 
 def to_document(
@@ -46,6 +48,7 @@ def to_document(
     configuration: Configuration,
     lineage: Mapping[str, Any] | None,
     at_work: tuple[str, ...] = (),
+    waits_for: str = "",
 ) -> dict[str, Any]:
     """What a process tells of its job, as JSON has it."""
     return {
@@ -54,6 +57,7 @@ def to_document(
         "place": driver_place(),
         "lineage": lineage,
         "at_work": at_work,
+        "waits_for": waits_for,
     }
 
 
@@ -68,7 +72,9 @@ def of_document(document: Mapping[str, Any]) -> ToldJob:
     snapshot = snapshot_of_document(document[_STATUS])
     configuration = Configuration.from_dict(document["configuration"])
     at_work = tuple(document.get("at_work", ()))
-    return ToldJob(snapshot, configuration, document["place"], document.get("lineage"), at_work)
+    return ToldJob(
+        snapshot, configuration, document["place"], document.get("lineage"), at_work, document.get("waits_for", "")
+    )
 
 
 def write_archive(folder: Folder, told: Mapping[str, Any]) -> None:

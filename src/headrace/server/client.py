@@ -139,6 +139,7 @@ class RestClient:
         self, method: str, target: str, body: bytes | None, kind: str
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         headers = {} if body is None else {"Content-Type": kind, "Content-Length": str(len(body))}
+        headers |= {"Sec-Fetch-Site": "none"}  # as browsers say what no page has asked for
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         connection = self._connection()
         try:

@@ -8,6 +8,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,6 +27,9 @@ _FOLDER: Final = "web/"
 _FIRST: Final = "index.html"
 
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+_IN_TARGETS: Final = "/%?:@!$&'()*+,;=~-._"
+"""What stays as it is of the target of a request; what may not be in one is escaped."""
 
 
 class FlinkWeb:
@@ -88,8 +92,9 @@ async def _answer(web: FlinkWeb, client: RestClient, guard: RequestGuard, reques
             shown = mimetypes.guess_type(request.url.path if request.url.path != "/" else _FIRST)[0]
             return Response(content, media_type=shown or "application/octet-stream")
         if request.method != "GET" or request.url.path.endswith("/yarn-cancel"):
-            guard.check_origin(request.headers)
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            guard.check_origin(request.method, request.headers)
+        path, query = request.scope["raw_path"], request.scope["query_string"]
+        target = quote(path + (b"?" + query if query else b""), safe=_IN_TARGETS)
         is_upload = request.url.path.endswith("/jars/upload")
         body = await read_body(request, options.UPLOAD_LIMIT.default if is_upload else MOST_BYTES)
         sent = request.headers.get("content-type", "application/json")

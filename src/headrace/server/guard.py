@@ -60,16 +60,34 @@ class RequestGuard:
         ):
             raise RestError(HTTPStatus.UNAUTHORIZED, "the request needs the token: Authorization: Bearer <token>")
 
-    def check_origin(self, headers: Mapping[str, str]) -> None:
+    def check_origin(self, method: str, headers: Mapping[str, str]) -> None:
         """See that no page of another site asks for a change.
+
+        With the images of a page browsers send the password that they know, and over plain HTTP not whose page it is.
+        So who changes something by ``GET`` has to prove that it is none, by what pages of others cannot say.
 
         Raises:
             RestError: when one does.
         """
-        origin = headers.get("origin")
-        is_foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
-        if is_foreign or headers.get("sec-fetch-site", "none") not in _SAME_SITE:
+        host, origin, site = headers.get("host", "").lower(), headers.get("origin"), headers.get("sec-fetch-site")
+        is_foreign = (origin is not None and _place_of(origin) != host) or (site or "none") not in _SAME_SITE
+        referer = _place_of(headers.get("referer", ""))
+        is_known = origin is not None or site is not None or (referer != "" and referer == host)
+        is_proven = is_known or _is_bearer(headers)
+        if is_foreign or (method == "GET" and not is_proven):
             raise RestError(HTTPStatus.FORBIDDEN, "pages of other sites may not change anything here")
+
+
+def _is_bearer(headers: Mapping[str, str]) -> bool:
+    return headers.get("authorization", "").lower().startswith("bearer ")
+
+
+def _place_of(address: str) -> str:
+    """The host and port of an address; empty where it has none."""
+    try:
+        return urlsplit(address).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _host_of(address: str) -> str:

@@ -1,5 +1,6 @@
 """The jobs of a process that are served, while they run and for a while after their end."""
 
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
+from headrace.common.call_site import of_function_at_work, of_stack
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.configuration import Configuration
 from headrace.common.job_status import JobStatus
@@ -16,7 +18,6 @@ from headrace.plan.job_plan import JobPlan
 from headrace.plan.plan_document import is_described
 from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.savepoint.metadata import SavepointFormat
-from headrace.server.at_work import lines_at_work
 from headrace.server.errors import RestError, check_id, conflict, not_found
 from headrace.server.job_metrics import JobMetrics
 from headrace.server.models.topics import JobTopics
@@ -27,9 +28,17 @@ _FRESH_SECONDS: Final = 0.5
 _ENDED_JOBS_KEPT: Final = 50
 """The largest number of ended jobs that are still shown: a program may run one after another."""
 
+_LONG_SECONDS: Final = 10.0
+"""The time of an epoch from which on it is told which lines of the program are at work."""
+
+_MOST_LINES: Final = 4
+
 
 LOGS: Final = ("log", "stdout")
 """The files of a process: what it has logged, and what it has printed."""
+
+MOST_LOG_BYTES: Final = 32 << 20
+"""The size of the end of a log that is kept on a storage, and that is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +126,13 @@ class ServedJob:
         self._lineage = lineage
         self._sampler = JobSampler(configuration, place)
 
-    def log(self, name: str, after: str = "") -> JobLog | None:
+    def log(self, name: str, after: str = "", most: int = MOST_LOG_BYTES) -> JobLog | None:
         """The end of one of the logs of its process; None where it has no such file.
 
         Args:
             name: one of ``LOGS``.
             after: where an earlier answer ended, if only what came later is wanted.
+            most: the number of bytes that it may have.
         """
         return None
 
@@ -147,6 +157,10 @@ class ServedJob:
     def at_work(self) -> tuple[str, ...]:
         """The lines of the program that are at work, where an epoch takes long and runs in this process."""
         return lines_at_work(self.snapshot(), time.time_ns() // 1_000_000)
+
+    def waits_for(self) -> str:
+        """What it waits for before it begins; empty when it has begun."""
+        return self.snapshot().waits_for
 
     def record_cancel(self) -> None:
         """Somebody is about to cancel it: see to it that this is not forgotten, whatever becomes of this process."""
@@ -173,6 +187,23 @@ class ServedJob:
         if plan is None:
             raise conflict(f"job {self.snapshot().name!r} has not begun yet: it is being restored")
         return plan
+
+
+def lines_at_work(job: JobSnapshot, now: int) -> tuple[str, ...]:
+    """The lines of the program that threads are in, while an epoch of a job takes long; none before.
+
+    Args:
+        job: the job, which runs in this process.
+        now: the time, in milliseconds since 1970.
+    """
+    if job.running is None or job.status.is_terminal_state() or now - job.running.time < _LONG_SECONDS * 1000:
+        return ()
+    main, found = threading.main_thread().ident, dict[str, None]()
+    for thread, frame in sys._current_frames().items():
+        site = None if thread == main else of_function_at_work(frame)
+        if site is not None:
+            found[str(site)] = None
+    return tuple(found)[:_MOST_LINES]
 
 
 class ServedJobs:
@@ -209,6 +240,14 @@ class ServedJobs:
         if JobStatus.RUNNING.name not in statuses:
             told = ", ".join(statuses) or "there is none yet"
             raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"no job runs: {told}")
+
+    def waits_for(self) -> str:
+        """What the last job waits for before it begins, or the program before it comes to one; empty for nothing."""
+        if self._jobs:
+            return self._jobs[-1].waits_for()
+        site = of_stack(sys._current_frames().get(threading.main_thread().ident or 0))
+        where = "" if site is None else f": it is at {site}"
+        return f"its program has not come to execute() yet{where}"
 
     def storage_options(self) -> dict[str, str]:
         """Return how the last job reaches storages."""

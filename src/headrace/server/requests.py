@@ -11,8 +11,8 @@ from headrace.server.operations import Operations
 from headrace.server.settings import RestSettings
 
 if TYPE_CHECKING:
+    from headrace.server.bodies import Upload
     from headrace.server.cluster.dispatcher import Dispatcher
-    from headrace.server.uploads import Upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from headrace.server.handlers import (
     cluster,
     exceptions,
     jobs,
-    lineage,
     metrics,
     operations,
     programs,
@@ -40,6 +39,7 @@ class RestRoute:
         is_upload: whether there is a file in the body, where programs are taken; else it is thrown away.
         blocks: whether it may wait for a storage or a process, so that it needs a thread.
         is_shared: whether its answer is of nothing but what is known of jobs, so that all who ask may get the same.
+        is_long: whether its answer may have many megabytes, so that few are on their way at the same time.
     """
 
     method: str
@@ -53,6 +53,7 @@ class RestRoute:
     is_upload: bool = False
     blocks: bool = False
     is_shared: bool = False
+    is_long: bool = False
 
     @property
     def changes(self) -> bool:
@@ -144,6 +145,7 @@ _TOLD: Final = (
     _Get("/jobmanager/stdout", cluster.log),
     _Get("/jobmanager/metrics", metrics.driver_metrics, ("get",)),
     _Get("/jobmanager/thread-dump", cluster.thread_dump),
+    _Get("/jobmanager/startup", cluster.startup),
     _Get("/taskmanagers", task_managers.task_managers),
     _Get("/taskmanagers/metrics", metrics.no_metrics, (*_OF_METRICS, "taskmanagers")),
     _Get(f"{_TASK_MANAGER}/metrics", metrics.no_metrics, ("get",)),
@@ -198,16 +200,16 @@ _DONE: Final = (
 )
 
 _LOGS: Final = (
-    RestRoute("GET", f"{_JOB}/logs/:filename", jobs.job_log, query=("after",), blocks=True),
+    RestRoute("GET", f"{_JOB}/logs/:filename", jobs.job_log, query=("after",), blocks=True, is_long=True),
     RestRoute("GET", f"{_TASK_MANAGER}/logs", task_managers.logs, blocks=True),
-    RestRoute("GET", f"{_TASK_MANAGER}/logs/:filename", task_managers.log, blocks=True),
-    RestRoute("GET", f"{_TASK_MANAGER}/log", task_managers.log, blocks=True),
-    RestRoute("GET", f"{_TASK_MANAGER}/stdout", task_managers.stdout, blocks=True),
+    RestRoute("GET", f"{_TASK_MANAGER}/logs/:filename", task_managers.log, blocks=True, is_long=True),
+    RestRoute("GET", f"{_TASK_MANAGER}/log", task_managers.log, blocks=True, is_long=True),
+    RestRoute("GET", f"{_TASK_MANAGER}/stdout", task_managers.stdout, blocks=True, is_long=True),
 )
 
 _DATASETS: Final = (
-    RestRoute("GET", f"{_JOB}/lineage", lineage.lineage),
-    RestRoute("GET", f"{_JOB}/topics", lineage.topics, blocks=True),
+    RestRoute("GET", f"{_JOB}/lineage", jobs.job_lineage),
+    RestRoute("GET", f"{_JOB}/topics", jobs.job_topics, blocks=True),
 )
 
 _PROBES: Final = (

@@ -20,9 +20,8 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.logs import KeptLog, get_logger
 from headrace.server.application import application
 from headrace.server.cluster.dispatcher import Dispatcher
-from headrace.server.connections import BoundedProtocol
+from headrace.server.connections import BACKLOG, BoundedListener, BoundedProtocol, ServerLoop
 from headrace.server.jobs import JobControl, ServedJob, ServedJobs
-from headrace.server.listening import BACKLOG, BoundedListener, ServerLoop
 from headrace.server.local_servers import note
 from headrace.server.operations import Operations
 from headrace.server.requests import RestService

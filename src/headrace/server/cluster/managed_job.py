@@ -12,7 +12,7 @@ from typing import Final
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.failure_history import FailureHistory
-from headrace.common import options
+from headrace.common import options, wording
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, InfrastructureError, JobCancelledError, JobExecutionError
 from headrace.common.job_execution_result import JobFailure
@@ -36,7 +36,7 @@ from headrace.server.cluster.processes import (
 )
 from headrace.server.cluster.records import PROGRAM, AttemptEnd, RunRecord, Submission, millis
 from headrace.server.cluster.remote_control import RemoteControl
-from headrace.server.jobs import JobLog, ServedJob
+from headrace.server.jobs import MOST_LOG_BYTES, JobLog, ServedJob
 from headrace.server.models.topics import JobTopics, read_topics
 from headrace.server.rotated_log import LogPart
 from headrace.storage.folder import Folder
@@ -56,9 +56,6 @@ _AWAY_SECONDS: Final = 30.0
 
 _CANCEL_SECONDS: Final = 20.0
 """A process that was told to give its job up, and is still there after this time, is killed."""
-
-_MOST_LOG_BYTES: Final = 32 << 20
-"""The size of the end of a log that is kept on the storage."""
 
 _MOST_TOLD_BYTES: Final = 2_000
 
@@ -152,6 +149,7 @@ class ManagedJob(ServedJob):
         self._looked_at = 0.0
         self._look_lock = threading.Lock()
         self._at_work: tuple[str, ...] = ()
+        self._waits_for = ""
         self._is_given_up = record.is_cancelled
         self._killed_at: float | None = None
         self._crashes = 0
@@ -286,6 +284,7 @@ class ManagedJob(ServedJob):
         if now < begun.until and any(self.record.end_of(number) is None for number in begun.others):
             return
         self._begun = self._start_at = None
+        self._waits_for = ""
         try:
             self._process = self._started(self._attempt)
         except (HeadraceError, OSError) as error:
@@ -460,20 +459,19 @@ class ManagedJob(ServedJob):
 
     def _look(self, process: JobProcessHandle) -> None:
         """Ask its process how it fares; on a thread of its own, since it may not answer."""
-        if not self._look_lock.acquire(blocking=False):
+        client = process.client()
+        if client is None or not self._look_lock.acquire(blocking=False):
             return
         try:
-            client = process.client()
-            if client is None:
-                return
             told = of_document(client.get("jobs", self.submission.job_id, "archive"))
         except (RestClientError, HeadraceError) as error:
             logger.debug("job %s does not tell how it fares: %s", self.record.name, error)
+            self._waits_for = _startup_of(client)
         else:
             if self._process is process:
                 self.told = replace(told.snapshot, restarts=told.snapshot.restarts + self._crashes)
                 self.describe(told.configuration, told.place, told.lineage)
-                self._at_work = told.at_work
+                self._at_work, self._waits_for = told.at_work, told.waits_for
         finally:
             self._look_lock.release()
 
@@ -482,7 +480,7 @@ class ManagedJob(ServedJob):
         try:
             logs.make()
             for name in (OUTPUT, LOG):
-                kept = process.log(name).tail(_MOST_LOG_BYTES)
+                kept = process.log(name).tail(MOST_LOG_BYTES)
                 if kept is not None:
                     logs.write(f"{self._kept_name(name)}.begin", [str(kept.begin).encode()])
                     logs.write(self._kept_name(name), [kept.text.encode(errors="replace")])
@@ -492,20 +490,33 @@ class ManagedJob(ServedJob):
     def at_work(self) -> tuple[str, ...]:
         return self._at_work if self.told.running is not None else ()
 
+    def waits_for(self) -> str:
+        process, begun, start_at = self._process, self._begun, self._start_at
+        if self.end is not None:
+            return ""
+        if process is not None:
+            is_new = process.client() is None or self.told.status is JobStatus.CREATED
+            return self._waits_for or ("its process starts" if is_new else "")
+        if begun is not None:
+            return "its process on another machine has to end before"
+        if start_at is None:
+            return "a process that another dispatcher may have started has to say that it runs"
+        return f"its process is started in {wording.span(max(0.0, start_at - time.monotonic()))}"
+
     def topics(self) -> JobTopics:
         client = self.client()
         if client is None:
             return JobTopics(())
         return read_topics(client.get("jobs", self.submission.job_id, "topics"))
 
-    def log(self, name: str, after: str = "") -> JobLog | None:
+    def log(self, name: str, after: str = "", most: int = MOST_LOG_BYTES) -> JobLog | None:
         attempt, process = self._attempt, self._process
         number, _, position = after.partition("-")
         is_position = position.isdecimal() and len(position) <= _LONGEST_POSITION
         known = int(position) if number == str(attempt) and is_position else None
-        found = None if process is None else process.log(name).tail(_MOST_LOG_BYTES, known)
+        found = None if process is None else process.log(name).tail(most, known)
         if found is None:
-            found = self._kept_log(name, known)
+            found = self._kept_log(name, known, most)
         return None if found is None else JobLog(found.text, f"{attempt}-{found.end}")
 
     def log_size(self, name: str) -> int | None:
@@ -513,7 +524,7 @@ class ManagedJob(ServedJob):
         size = None if process is None else process.log(name).size()
         return self.record.folder.folder("logs").size(self._kept_name(name)) if size is None else size
 
-    def _kept_log(self, name: str, after: int | None) -> LogPart | None:
+    def _kept_log(self, name: str, after: int | None, most: int) -> LogPart | None:
         """What the storage has of a log of the last process."""
         logs, file = self.record.folder.folder("logs"), self._kept_name(name)
         try:
@@ -523,10 +534,21 @@ class ManagedJob(ServedJob):
         begin = int(logs.read(f"{file}.begin")) if logs.size(f"{file}.begin") else 0
         if after is not None and begin <= after <= begin + len(kept):
             begin, kept = after, kept[after - begin :]
+        elif len(kept) > most:
+            lines = kept[-most:].partition(b"\n")[2]
+            begin, kept = begin + len(kept) - len(lines), lines
         return LogPart(kept.decode(errors="replace"), begin, begin + len(kept))
 
     def _kept_name(self, name: str) -> str:
         return f"{self._attempt:06}.{name}"
+
+
+def _startup_of(client: RestClient) -> str:
+    """What a process waits for that does not tell of its job yet."""
+    try:
+        return str(client.get("jobmanager", "startup")["waits-for"])
+    except RestClientError:
+        return "its process does not answer"
 
 
 def _is_crash(end: AttemptEnd) -> bool:

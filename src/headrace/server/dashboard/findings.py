@@ -26,6 +26,7 @@ AHEAD_MILLIS: Final = 10_000
 _LONG_EPOCH_SECONDS: Final = 30.0
 
 _LONG_START_SECONDS: Final = 30.0
+_MAY_WAIT: Final = "Its program has not come to execute() yet, Spark starts, or the machine is busy."
 
 _LONG_ENOUGH_SECONDS: Final = 0.5
 """The mean time of epochs from which on it matters where it goes: with little to do epochs are short."""
@@ -81,12 +82,9 @@ def _begins(job: JobView) -> Iterator[Finding]:
     """A job that has not begun for a while."""
     seconds = (job.now - job.started) / 1000
     if job.status == "CREATED" and seconds > _LONG_START_SECONDS:
-        yield Finding(
-            NOTE,
-            f"The job has not begun for {wording.span(seconds)}",
-            "Its program has not come to execute() yet, Spark starts, or the machine is busy: its log says which.",
-            "failures",
-        )
+        waits = f"{job.waits_for[:1].upper()}{job.waits_for[1:]}." if job.waits_for else _MAY_WAIT
+        title = f"The job has not begun for {wording.span(seconds)}"
+        yield Finding(NOTE, title, f"{waits} Its log says more.", "failures")
 
 
 def _failures(job: JobView) -> Iterator[Finding]:

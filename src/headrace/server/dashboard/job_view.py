@@ -335,6 +335,7 @@ class JobView:
         running_epoch: the epoch that runs; None between two epochs.
         running_since: since when, in milliseconds since 1970.
         at_work: the lines of the program that are at work, where that takes long and is known.
+        waits_for: what it waits for before it begins; empty when it has begun.
         held_epoch: the epoch that waits for its release, since records of it violate expectations; None for none.
         held_for: the first violations of that.
         retry_in: after how many seconds the epoch that has failed is run again; None where nothing is repaired.
@@ -383,6 +384,7 @@ class JobView:
     running_epoch: int | None
     running_since: int
     at_work: tuple[str, ...]
+    waits_for: str
     held_epoch: int | None
     held_for: tuple[str, ...]
     retry_in: float | None

@@ -20,7 +20,7 @@ _FRESH_SECONDS: Final = 0.5
 _MOST_KEPT: Final = 20
 
 _MOST_LOGGED: Final = 200_000
-"""The largest number of characters of a log in a page."""
+"""The size of the end of a log in a page."""
 
 
 class Answer(Protocol):
@@ -73,18 +73,17 @@ class DashboardJobs:
         return [(name, size) for name in LOGS if (size := job.log_size(name)) is not None]
 
     def log(self, job_id: str, name: str) -> tuple[str, bool]:
-        """The end of a log, and whether there is more before it.
+        """The end of a log, from the beginning of a line, and whether there is more before it.
 
         Raises:
             RestError: when there is no such job, or it has no such log.
         """
         job = self._service.jobs.get(job_id)
-        found = job.log(name) if name in LOGS else None
+        found = job.log(name, most=_MOST_LOGGED) if name in LOGS else None
         if found is None:
             raise not_found(f"the job has no log {name!r}: only jobs of a dispatcher have {' and '.join(LOGS)}")
-        text = found.text[-_MOST_LOGGED:]
-        is_cut = len(text) < len(found.text)
-        return (text.partition("\n")[2] if is_cut else text), is_cut
+        is_cut = (job.log_size(name) or 0) > _MOST_LOGGED
+        return found.text, is_cut
 
     def view(self, job_id: str) -> JobView:
         """A job, as it is now or was half a second ago.
@@ -125,7 +124,8 @@ class DashboardJobs:
         known = self._known.get(snapshot.job_id)
         if known is not None and known[0] is snapshot and moment - known[1] <= _FRESH_SECONDS:
             return known[2]
-        view = job_view(snapshot, job.configuration, time.time_ns() // 1_000_000, job.at_work())
+        now = time.time_ns() // 1_000_000
+        view = job_view(snapshot, job.configuration, now, job.at_work(), job.waits_for())
         others = [each for each in self._known.items() if each[0] != snapshot.job_id]
         self._known = {**dict(others[-_MOST_KEPT:]), snapshot.job_id: (snapshot, moment, view)}
         return view

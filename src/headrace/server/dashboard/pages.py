@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
@@ -21,12 +22,12 @@ from headrace.server.dashboard import actions
 from headrace.server.dashboard.actions import FormTokens
 from headrace.server.dashboard.job_view import JobView
 from headrace.server.dashboard.jobs import DashboardJobs
-from headrace.server.dashboard.recent_pages import RecentPages
 from headrace.server.dashboard.rendering import checkpoint_context, job_context, jobs_context, render
 from headrace.server.dashboard.static_files import STATIC, StaticFile
 from headrace.server.dashboard.topics_view import topics_view
 from headrace.server.errors import RestError, bad_request
 from headrace.server.guard import CHALLENGE, RequestGuard
+from headrace.server.recent_answers import RecentAnswers
 from headrace.server.routing import REST, Endpoint
 from headrace.server.settings import RestSettings
 
@@ -60,7 +61,21 @@ _SHARED_COMPRESSED: Final = {**_SHARED, "Content-Encoding": "gzip"}
 
 _HTML: Final = "text/html; charset=utf-8"
 
+_LEAST_SECONDS: Final = 1.0
+_MOST_SECONDS: Final = 5.0
+"""The shortest and the longest that a page is shown again as it was."""
+
+_LEVEL: Final = 4
+"""How hard pages are compressed."""
+
 _Handler = Callable[["Dashboard", Request], Awaitable[Response]]
+
+
+class SharedPage(NamedTuple):
+    """A page that is the same for everybody, as it is and by gzip."""
+
+    plain: Response
+    compressed: Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,7 @@ class Dashboard:
     guard: RequestGuard
     refresh_millis: int
     tokens: FormTokens
-    recent: RecentPages
+    recent: RecentAnswers[SharedPage]
 
     def page(self, template: str, status: HTTPStatus = HTTPStatus.OK, **context: Any) -> Response:
         """A page or a part of one."""
@@ -102,10 +117,17 @@ class Dashboard:
         """
         found = self.recent.fresh(key)
         if found is None:
-            found = await asyncio.to_thread(self.recent.get, key, lambda: self.text(key[0], context()))
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(found.text, HTTPStatus.OK, _SHARED, _HTML)
-        return Response(found.compressed, HTTPStatus.OK, _SHARED_COMPRESSED, _HTML)
+            make = partial(self._shared, key[0], context)
+            found = await asyncio.to_thread(self.recent.get, key, make)
+        return found.compressed if "gzip" in request.headers.get("accept-encoding", "") else found.plain
+
+    def _shared(self, template: str, context: Callable[[], Mapping[str, Any]]) -> SharedPage:
+        text = self.text(template, context()).encode(errors="replace")
+        compressed = gzip.compress(text, _LEVEL, mtime=0)
+        return SharedPage(
+            Response(text, HTTPStatus.OK, _SHARED, _HTML),
+            Response(compressed, HTTPStatus.OK, _SHARED_COMPRESSED, _HTML),
+        )
 
 
 def dashboard_endpoints(jobs: DashboardJobs, settings: RestSettings) -> list[Endpoint]:
@@ -115,7 +137,8 @@ def dashboard_endpoints(jobs: DashboardJobs, settings: RestSettings) -> list[End
         jobs: the jobs that are shown.
         settings: who is let in, and how often pages ask for what is new.
     """
-    dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens(), RecentPages())
+    recent = RecentAnswers[SharedPage](_LEAST_SECONDS, _MOST_SECONDS)
+    dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens(), recent)
     return [Endpoint(method, path, partial(_answered, handler, dashboard)) for method, path, handler in _PATHS]
 
 
@@ -125,7 +148,7 @@ async def _answered(handler: _Handler, dashboard: Dashboard, request: Request) -
         dashboard.guard.check_host(request.headers)
         dashboard.guard.check_token(request.headers)
         if request.method != "GET":
-            dashboard.guard.check_origin(request.headers)
+            dashboard.guard.check_origin(request.method, request.headers)
         return await handler(dashboard, request)
     except RestError as error:
         return _refused(dashboard, request, error.status, str(error))

@@ -76,7 +76,9 @@ _KINDS: Final[Mapping[str, str]] = {
 """By the prefix of a store, what kind of state it holds."""
 
 
-def job_view(job: JobSnapshot, configuration: Configuration, now: int, at_work: tuple[str, ...] = ()) -> JobView:
+def job_view(
+    job: JobSnapshot, configuration: Configuration, now: int, at_work: tuple[str, ...] = (), waits_for: str = ""
+) -> JobView:
     """All that pages show of a job.
 
     Args:
@@ -84,6 +86,7 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int, at_work: 
         configuration: what it was submitted with.
         now: the time, in milliseconds since 1970.
         at_work: the lines of the program that are at work, where an epoch takes long.
+        waits_for: what it waits for before it begins; empty when it has begun.
     """
     latest, start, end, plan = job.latest, job.start, job.end, job.plan
     last = job.history[-1].time if job.status.is_terminal_state() else now
@@ -123,6 +126,7 @@ def job_view(job: JobSnapshot, configuration: Configuration, now: int, at_work: 
         running_epoch=None if job.running is None else job.running.epoch,
         running_since=0 if job.running is None else job.running.time,
         at_work=at_work,
+        waits_for=waits_for,
         held_epoch=None if job.held is None else job.held.epoch,
         held_for=() if job.held is None else tuple(job.held.violations.values()),
         retry_in=None if job.failure is None else job.failure.retry_in,

@@ -11,9 +11,9 @@ from headrace.jobmanager.events import EpochStatistics, SavepointStatus
 from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import PlannedOperator
 from headrace.server.errors import not_found
+from headrace.server.job_metrics import percentile
 from headrace.server.models import checkpoints as models
 from headrace.server.models.checkpoints import StatsSummary, TaskCheckpointStatistics
-from headrace.server.percentiles import percentile
 from headrace.server.requests import RestRequest
 from headrace.server.vertices import JobVertex, vertex_of, vertices_of
 from headrace.server.wire import parts_of

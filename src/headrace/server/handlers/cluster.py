@@ -125,6 +125,14 @@ def _stack(frame: FrameType) -> str:
     return "".join(f"\tat {line.strip()}\n" for line in reversed(traceback.format_stack(frame)))
 
 
+def startup(request: RestRequest) -> models.Startup:
+    """Return what a process of a job waits for before that begins: the line that its program is at, or Spark, say."""
+    service = request.service
+    if service.dispatcher is not None or service.is_history:
+        raise not_found("it is no process of a job: the archive of a job says what that waits for")
+    return models.Startup(service.jobs.waits_for())
+
+
 def health(request: RestRequest) -> models.Health:
     """Return that the server answers."""
     return models.Health("ok")

@@ -6,7 +6,7 @@ from typing import Final
 from headrace.common.job_execution_result import JobFailure
 from headrace.jobmanager.status import JobSnapshot
 from headrace.server.errors import bad_request
-from headrace.server.models.exceptions import (
+from headrace.server.models.jobs import (
     ApplicationExceptionHistory,
     ApplicationExceptionInfo,
     ApplicationExceptions,

@@ -10,7 +10,7 @@ from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.server.archives import to_document
-from headrace.server.errors import not_found
+from headrace.server.errors import conflict, failure_cause, not_found
 from headrace.server.jobs import LOGS
 from headrace.server.models.cluster import TextFile
 from headrace.server.models.jobs import (
@@ -30,8 +30,8 @@ from headrace.server.models.jobs import (
     MultipleJobsDetails,
 )
 from headrace.server.models.operations import QueueStatus
+from headrace.server.models.topics import JobTopics
 from headrace.server.requests import RestRequest
-from headrace.server.throwables import failure_cause
 from headrace.server.vertices import (
     counted,
     duration_of,
@@ -132,7 +132,20 @@ def job_status(request: RestRequest) -> JobStatusInfo:
 def job_archive(request: RestRequest) -> dict[str, Any]:
     """Return all that is known of a job, as archives have it; secrets are masked."""
     served = request.job()
-    return to_document(served.snapshot(), served.configuration, served.lineage(), served.at_work())
+    return to_document(served.snapshot(), served.configuration, served.lineage(), served.at_work(), served.waits_for())
+
+
+def job_lineage(request: RestRequest) -> dict[str, Any]:
+    """Return the datasets of a job with their fields, and what each field that is written is made of."""
+    found = request.job().lineage()
+    if found is None:
+        raise conflict("the job has not begun yet, or was told of by a version that knew nothing of lineage")
+    return dict(found)
+
+
+def job_topics(request: RestRequest) -> JobTopics:
+    """Return the topics that a job reads and writes, and who else reads them."""
+    return request.job().topics()
 
 
 def job_log(request: RestRequest) -> TextFile:

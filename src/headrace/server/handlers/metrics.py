@@ -7,7 +7,7 @@ from typing import Final
 from headrace.metrics.samples import MetricValue
 from headrace.server.errors import bad_request
 from headrace.server.job_metrics import operator_scope, shown
-from headrace.server.models.metrics import AggregatedMetric, MetricInfo
+from headrace.server.models.jobs import AggregatedMetric, MetricInfo
 from headrace.server.requests import RestRequest
 from headrace.server.vertices import JobVertex, subtask_of, vertex_of
 

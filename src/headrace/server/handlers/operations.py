@@ -12,7 +12,7 @@ from headrace.common.errors import JobExecutionError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import SavepointFormat
-from headrace.server.errors import bad_request, conflict
+from headrace.server.errors import bad_request, conflict, failure_cause
 from headrace.server.jobs import ServedJob
 from headrace.server.models.cluster import Empty
 from headrace.server.models.operations import (
@@ -31,7 +31,6 @@ from headrace.server.models.operations import (
     Violation,
 )
 from headrace.server.requests import RestRequest
-from headrace.server.throwables import failure_cause
 from headrace.server.vertices import JobVertex, vertices_of
 from headrace.storage.locations import open_storage
 

@@ -6,11 +6,10 @@ from typing import Final
 from headrace.jobmanager.status import JobSnapshot
 from headrace.metrics.registry import BACK_PRESSURED_RATE, BUSY_RATE, IDLE_RATE
 from headrace.server.handlers.jobs import now_millis
-from headrace.server.job_metrics import JobMetrics
+from headrace.server.job_metrics import JobMetrics, percentile
 from headrace.server.models import vertices as models
 from headrace.server.models.jobs import IOMetricsInfo
 from headrace.server.models.vertices import Accumulator, Level
-from headrace.server.percentiles import percentile
 from headrace.server.requests import RestRequest
 from headrace.server.vertices import (
     TASK_STATES,

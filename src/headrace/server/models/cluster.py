@@ -73,6 +73,13 @@ class Health:
 
 
 @model
+class Startup:
+    """What a process waits for before its job begins; empty for nothing."""
+
+    waits_for: str = wire("waits-for")
+
+
+@model
 class InterpreterInfo:
     """The interpreter, where Flink has its virtual machine."""
 

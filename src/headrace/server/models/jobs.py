@@ -1,4 +1,4 @@
-"""Jobs, and what they consist of."""
+"""Jobs, what they consist of, what they have failed with, and what they measure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -220,3 +220,76 @@ class ApplicationDetails:
     duration: int
     timestamps: Mapping[str, int]
     jobs: Sequence[JobDetails]
+
+
+@model
+class ExceptionInfo:
+    """One failure."""
+
+    exception_name: str = wire("exceptionName")
+    stacktrace: str
+    timestamp: int
+    failure_labels: Mapping[str, str] = wire("failureLabels")
+    task_name: str | None = wire("taskName", omits_none=True)
+    endpoint: str | None = wire("endpoint", omits_none=True)
+    task_manager_id: str | None = wire("taskManagerId", omits_none=True)
+    concurrent_exceptions: Sequence[str] = wire("concurrentExceptions")
+
+
+@model
+class ExceptionHistory:
+    """The last failures, the newest first."""
+
+    entries: Sequence[ExceptionInfo]
+    truncated: bool
+
+
+@model
+class JobExceptions:
+    """What a job has failed with."""
+
+    exception_history: ExceptionHistory = wire("exceptionHistory")
+
+
+@model
+class ApplicationExceptionInfo:
+    """One failure of a job of an application."""
+
+    exception_name: str = wire("exceptionName")
+    stacktrace: str
+    timestamp: int
+    job_id: str = wire("jobId")
+
+
+@model
+class ApplicationExceptionHistory:
+    """The last failures, the newest first."""
+
+    entries: Sequence[ApplicationExceptionInfo]
+
+
+@model
+class ApplicationExceptions:
+    """What the job of an application has failed with."""
+
+    exception_history: ApplicationExceptionHistory = wire("exceptionHistory")
+
+
+@model
+class MetricInfo:
+    """A metric: its name, and its value where that was asked for."""
+
+    id: str
+    value: str | None = wire("value", omits_none=True)
+
+
+@model
+class AggregatedMetric:
+    """What the values of one metric come to, in several jobs or subtasks; what was not asked for is left out."""
+
+    id: str
+    min: float | None = wire("min", omits_none=True)
+    max: float | None = wire("max", omits_none=True)
+    avg: float | None = wire("avg", omits_none=True)
+    sum: float | None = wire("sum", omits_none=True)
+    skew: float | None = wire("skew", omits_none=True)
