@@ -10,6 +10,7 @@ import pickle
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -89,9 +90,8 @@ MAX_CELL_BYTES = 4 << 20
 """The largest payload that an envelope should have."""
 
 
-def sort_key(envelope: Envelope) -> tuple[int, int, int, int, int]:
-    """The key of :data:`SORT_COLUMNS`."""
-    return (envelope.piece, envelope.watermark, envelope.edge, envelope.channel, envelope.sequence)
+sort_key: Final = attrgetter(*SORT_COLUMNS)
+"""The key of an envelope in that order."""
 
 
 def to_record_batch(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
@@ -214,7 +214,9 @@ def encode(batch: Batch, keys: KeyColumn | None, key: KeySelection | None) -> by
         keys: the records' keys, for a keyed edge.
         key: how the receiver will find the keys; when they are one plain column, they are not sent twice.
     """
-    lengths, values = _runs(batch.watermarks)
+    watermarks = batch.watermarks  # as the lengths of runs of equal ones, and these
+    bounds = np.concatenate(((0,), np.flatnonzero(watermarks[1:] != watermarks[:-1]) + 1, (len(watermarks),)))
+    lengths, values = np.diff(bounds).astype(np.int64), watermarks[bounds[:-1]]
     body = _to_arrow(batch, keys if has_key(key) else None).serialize()
     kinds = b"" if batch.kinds_beside_columns is None else batch.kinds_beside_columns.tobytes()
     head = _LENGTHS.pack(len(lengths), body.size, len(kinds))
@@ -233,8 +235,13 @@ class PayloadDecoder:
         self._type = record_type
         self._key = key
         self._has_key = has_key(key)
-        self._schema = _schema(record_type, key if self._has_key else None)
-        self._columns = pa.schema(list(self._schema)[2 if self._has_key else 1 :])
+        fields = [pa.field(_TIMESTAMPS, pa.int64())]
+        if self._has_key:
+            assert key is not None
+            fields.append(pa.field(_KEY, key.codec.arrow_type))
+        columns = [pa.field(_ROWS, pa.binary())] if record_type.arrow_type is None else list(schema_of(record_type))
+        self._schema = pa.schema(fields + columns)
+        self._columns = pa.schema(columns)
 
     def decode(self, payloads: Sequence[bytes | pa.Buffer]) -> tuple[Batch, list[int]]:
         """The records of several payloads (at least one) as one batch, and how many are of each payload.
@@ -279,26 +286,11 @@ class PayloadDecoder:
         return KeyedBatch.of(batch, key.codec.from_array(batch.columns.column(self._type.field_index(key.fields[0]))))
 
 
-def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
-    """The lengths of runs of equal values, and their values."""
-    bounds = np.concatenate(((0,), np.flatnonzero(values[1:] != values[:-1]) + 1, (len(values),)))
-    return np.diff(bounds).astype(np.int64), values[bounds[:-1]]
-
-
 def has_key(key: KeySelection | None) -> bool:
     """Return whether keys travel beside the records; the receiver looks into the records where the key is a column."""
     if key is None or key.only_routes:
         return False
     return key.fields is None or not key.is_single or len(key.fields) != 1
-
-
-def _schema(record_type: TypeInformation, key: KeySelection | None) -> pa.Schema:
-    fields = [pa.field(_TIMESTAMPS, pa.int64())]
-    if key is not None:
-        fields.append(pa.field(_KEY, key.codec.arrow_type))
-    if record_type.arrow_type is None:
-        return pa.schema([*fields, pa.field(_ROWS, pa.binary())])
-    return pa.schema([*fields, *schema_of(record_type)])
 
 
 def _to_arrow(batch: Batch, keys: KeyColumn | None) -> pa.RecordBatch:

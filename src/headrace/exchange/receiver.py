@@ -7,7 +7,7 @@ the next step. Memory holds one envelope a channel, and those of one step.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -261,7 +261,11 @@ class _Progress:
             watermarks = reached.setdefault((edge, channel), [start])
             watermarks.append(max(watermarks[-1], final))
             statuses[edge, channel] = status
-        self.status = ChannelStatus.ACTIVE if is_stalled else _combined(set(statuses.values()))
+        found = set(statuses.values())
+        if is_stalled or ChannelStatus.ACTIVE in found:
+            self.status = ChannelStatus.ACTIVE
+        else:
+            self.status = ChannelStatus.IDLE if ChannelStatus.IDLE in found else ChannelStatus.FINISHED
         by_status: dict[ChannelStatus, list[int]] = {}
         live: list[list[int]] = []
         for at, watermarks in reached.items():
@@ -269,13 +273,11 @@ class _Progress:
             if statuses[at] is not ChannelStatus.IDLE:
                 live.append(watermarks)
         self.final = watermark if is_stalled else max(watermark, self._reached_by_all(by_status, watermark))
-        self._bounds = np.array([*self._before_pieces(reached.values(), live, watermark), self.final], dtype=np.int64)
-
-    def _before_pieces(self, every: Collection[list[int]], live: Sequence[list[int]], watermark: int) -> Iterator[int]:
-        """What every channel that counts has reached before piece 0, and between each two pieces."""
-        for piece in range(max(map(len, every), default=1) - 1):
+        bounds: list[int] = []  # what every channel that counts has reached before piece 0, and between each two pieces
+        for piece in range(max(map(len, reached.values()), default=1) - 1):
             slowest = min((watermarks[min(piece, len(watermarks) - 1)] for watermarks in live), default=self.final)
-            yield max(watermark, min(slowest, self.final))
+            bounds.append(max(watermark, min(slowest, self.final)))
+        self._bounds = np.array([*bounds, self.final], dtype=np.int64)
 
     def _reached_by_all(self, by_status: Mapping[ChannelStatus, Sequence[int]], watermark: int) -> int:
         if self.status is ChannelStatus.FINISHED:
@@ -297,9 +299,3 @@ class _Progress:
             raise ExchangeError(f"records of piece {last} arrived, but no channel has announced it")
         effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[pieces], self._bounds[pieces + 1])
         return effective
-
-
-def _combined(statuses: set[ChannelStatus]) -> ChannelStatus:
-    if statuses <= {ChannelStatus.FINISHED}:
-        return ChannelStatus.FINISHED
-    return ChannelStatus.ACTIVE if ChannelStatus.ACTIVE in statuses else ChannelStatus.IDLE

@@ -179,23 +179,6 @@ def value_pattern(quote: str | None, delimiter: str, escape: str | None, line_en
     )
 
 
-def file_blocks(file: InputFile, start: int, end: int, max_line: int) -> Iterator[Block]:
-    """The lines that start in ``[start, end)`` of a plain file, whole, in blocks.
-
-    Args:
-        file: the file; only as many of its first bytes are looked at as it says that there are.
-        start: the first byte of the part.
-        end: the byte after the part; a line that starts before it is read to its end.
-        max_line: a longer line is given as its beginning only.
-
-    Raises:
-        OSError: when the file ends before that.
-    """
-    with file.open() as stream:
-        begin, stop = _line_start(stream, start, file.size), _line_start(stream, end, file.size)
-        yield from stream_blocks(_Section(stream, begin, stop), Newlines(), max_line, begin)
-
-
 def stream_blocks(stream: ByteStream, boundary: Newlines, max_line: int, offset: int = 0) -> Iterator[Block]:
     """All lines of a stream in blocks, counted from ``offset``."""
     carry = b""
@@ -426,9 +409,14 @@ class LineFormat(FileFormat[T_co]):
             yield from lines.records(block)
 
     def _blocks(self, part: FileRange) -> Iterator[Block]:
-        if not self.extent_is_whole(part.file.path):
-            return file_blocks(part.file, part.start, part.end, self._max_line_bytes)
-        return self._all_blocks(part.file)
+        """The lines that start in a part, whole, in blocks; what was written to a plain file since is not looked at."""
+        if self.extent_is_whole(part.file.path):
+            yield from self._all_blocks(part.file)
+            return
+        with part.file.open() as stream:
+            size = part.file.size
+            begin, stop = _line_start(stream, part.start, size), _line_start(stream, part.end, size)
+            yield from stream_blocks(_Section(stream, begin, stop), Newlines(), self._max_line_bytes, begin)
 
     def _all_blocks(self, file: InputFile) -> Iterator[Block]:
         with open_stream(file, self.charset) as stream:

@@ -97,10 +97,11 @@ class LocalRuntime:
     def start(self, blob: SerializedJob) -> None:
         """Get ready for a job, or for another plan of it."""
         self.close()
-        self._unpack(blob.dependencies)
+        if blob.dependencies != NOTHING:
+            self._unpack(blob.dependencies)
         self._parallelism = blob.parallelism
         self._runner = TaskRunner(blob)
-        self._runner.told = self._times.append
+        self._runner.on_times = self._times.append
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run every task once, stage by stage."""
@@ -171,14 +172,13 @@ class LocalRuntime:
         self._brought.close()
 
     def _unpack(self, dependencies: JobDependencies) -> None:
-        if dependencies != NOTHING:
-            into = self._unpacked = TemporaryFolder("unpacked-")
-            with writing("the job"):
-                folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
-            self._files = enter(dependencies, folders.__getitem__)
-            if dependencies.bundle is not None:
-                self._brought.enter_context(held_on_path(entries_of(folders[dependencies.bundle.name])))
-            self._works_in = str(into.path) if dependencies.archives else None
+        into = self._unpacked = TemporaryFolder("unpacked-")
+        with writing("the job"):
+            folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
+        self._files = enter(dependencies, folders.__getitem__)
+        if dependencies.bundle is not None:
+            self._brought.enter_context(held_on_path(entries_of(folders[dependencies.bundle.name])))
+        self._works_in = str(into.path) if dependencies.archives else None
 
     @contextmanager
     def _surroundings(self) -> Iterator[bool]:

@@ -309,7 +309,10 @@ class HashMapTaskStates:
         The operators must have ended the epoch. The same changes give the same bytes under the same name. A version
         whose new and inline parts, with the index, are at most ``inline_threshold`` bytes is held in the reference.
         """
-        self._let_go_of_surplus()
+        if surplus := self._files.drop_surplus():
+            for run in chain.from_iterable(map(attrgetter("runs"), self._stores.values())):
+                if run.section.file in surplus:
+                    run.section.let_go()
         is_changed = any(map(attrgetter("changed"), self._stores.values()))
         if self.ref is not None and not is_changed and self._has_digests(self.ref):
             return self.ref
@@ -445,12 +448,6 @@ class HashMapTaskStates:
             if restricted is not None:
                 held.setdefault(key, {}).setdefault(ref.partition, []).append(restricted)
         return all(owned == self._ranges.get(uid, _NO_HASHES) for uid, owned in version.owned.items())
-
-    def _let_go_of_surplus(self) -> None:
-        if surplus := self._files.drop_surplus():
-            for run in chain.from_iterable(map(attrgetter("runs"), self._stores.values())):
-                if run.section.file in surplus:
-                    run.section.let_go()
 
 
 class HashMapBackend(StateBackendPlugin):

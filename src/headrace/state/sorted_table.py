@@ -15,7 +15,7 @@ end, and a row that has to go is left out when runs are merged.
 import mmap
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -192,7 +192,7 @@ class TimeSortedTable(SortedTable["_Cursor"]):
 
     def begin_epoch(self) -> None:
         """Takes up what is stored."""
-        self._stored = [_Cursor(run) for run in self._store.runs]
+        self._stored = list(map(_Cursor, self._store.runs))
         self._appended = []
 
     @property
@@ -210,11 +210,11 @@ class TimeSortedTable(SortedTable["_Cursor"]):
 
     def up_to(self, time: int) -> list[pa.RecordBatch]:
         """The rows that are not above a time, oldest batch first."""
-        return _with_rows(cursor.up_to(time) for cursor in self._cursors())
+        return [batch for cursor in self._cursors() for batch in cursor.up_to(time)]
 
     def between(self, after: int, up_to: int) -> list[pa.RecordBatch]:
         """The rows that are above ``after`` and not above ``up_to``, oldest batch first."""
-        return _with_rows(cursor.between(after, up_to) for cursor in self._cursors())
+        return [batch for cursor in self._cursors() for batch in cursor.between(after, up_to)]
 
     def times_between(self, after: int, up_to: int) -> Longs:
         """The different times of these rows, ascending."""
@@ -228,7 +228,7 @@ class TimeSortedTable(SortedTable["_Cursor"]):
         """
         wanted, bounds = group_times(times)
         probes = [hashes[start:stop] for start, stop in pairwise(bounds)]
-        return _with_rows(cursor.find(wanted, probes) for cursor in self._cursors())
+        return [batch for cursor in self._cursors() for batch in cursor.find(wanted, probes)]
 
     def stored_keys(self) -> OrderedKeys | None:
         """The keys that are stored at one time in one run: where they are most; None when nothing is stored."""
@@ -275,7 +275,7 @@ class TimeSortedTable(SortedTable["_Cursor"]):
 
 
 class _Cursor:
-    """One run, and what is known of where times stand in it.
+    """One run, and what is known of where times stand in it. Rows are given as one batch, or none where there are none.
 
     Attributes:
         kept: where the rows begin that are not over.
@@ -310,23 +310,23 @@ class _Cursor:
         """The time of a row that is so many behind the first one above ``time``; ``NO_TIME`` when there is none."""
         return time_at(self._run, self.above(time).row + rows)
 
-    def up_to(self, time: int) -> pa.RecordBatch | None:
-        """The rows that are not above a time; None when there are none."""
+    def up_to(self, time: int) -> list[pa.RecordBatch]:
+        """The rows that are not above a time."""
         return self._slice(self.kept.row, self.above(time).row)
 
-    def between(self, after: int, up_to: int) -> pa.RecordBatch | None:
-        """The rows that are above ``after`` and not above ``up_to``; None when there are none."""
+    def between(self, after: int, up_to: int) -> list[pa.RecordBatch]:
+        """The rows that are above ``after`` and not above ``up_to``."""
         return self._slice(self.above(after).row, self.above(up_to).row)
 
     def rest(self) -> pa.RecordBatch:
         """All rows that are not over."""
         return rest_of(self._run, self.kept)
 
-    def find(self, times: Longs, hashes: Sequence[Hashes]) -> pa.RecordBatch | None:
-        """The rows with some times, which are in order, and some hashes for each; None when there are none."""
+    def find(self, times: Longs, hashes: Sequence[Hashes]) -> list[pa.RecordBatch]:
+        """The rows with some times, which are in order, and some hashes for each."""
         section, column = self._run.section, self._run.meta[SORT][0]
         if times[-1] < self.kept.next:
-            return None
+            return []
         starts = np.maximum(section.lower_bounds(column, times), self.kept.row).tolist()
         found = []
         for time, start, probes in zip(times.tolist(), starts, hashes, strict=True):
@@ -338,10 +338,10 @@ class _Cursor:
             found.append(start + rows_of_ranges(first, last - first))
         rows = np.concatenate(found) if found else np.empty(0, np.int64)
         if not len(rows):
-            return None
+            return []
         schema = section.schema
         batch = pa.RecordBatch.from_arrays([section.take(name, rows) for name in schema.names], schema=schema)
-        return owned(self._run, batch)
+        return self._owned(batch)
 
     def most_keys(self) -> OrderedKeys:
         """The keys of that time which has most rows, of those that are not over; those of other tasks included."""
@@ -365,9 +365,9 @@ class _Cursor:
         elif kept is not self._start:
             store.annotate(self._run, **{FLOOR: kept.time, LOW: kept.row, NEXT: kept.next})
 
-    def _slice(self, start: int, stop: int) -> pa.RecordBatch | None:
-        return owned(self._run, self._run.section.slice(start, stop)) if start < stop else None
+    def _slice(self, start: int, stop: int) -> list[pa.RecordBatch]:
+        return self._owned(self._run.section.slice(start, stop)) if start < stop else []
 
-
-def _with_rows(batches: Iterator[pa.RecordBatch | None]) -> list[pa.RecordBatch]:
-    return [batch for batch in batches if batch is not None and batch.num_rows]
+    def _owned(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        found = owned(self._run, batch)
+        return [found] if found.num_rows else []

@@ -249,20 +249,6 @@ class CsvDecoder:
         # What Arrow itself makes of texts is of its type, and may be missing.
         self._is_checked = _BY_ARROW.issuperset(map(attrgetter("kind"), schema.columns))
 
-    def _convert_options(self, by_arrow: frozenset[Any]) -> csv.ConvertOptions:
-        columns = zip(self._schema.columns, self._arrow_schema, strict=True)
-        types = {field.name: field.type if column.kind in by_arrow else pa.string() for column, field in columns}
-        null_value = self._schema.null_value
-        return csv.ConvertOptions(
-            column_types=types,
-            include_columns=self._arrow_schema.names,
-            null_values=["" if null_value is None else null_value],
-            strings_can_be_null=null_value is not None,
-            quoted_strings_can_be_null=null_value is None,
-            true_values=["true", "True", "TRUE"],
-            false_values=["false", "False", "FALSE"],
-        )
-
     def lines(self, data: bytes) -> Decoded:
         """The records of whole lines; as a ``LineDecoder``."""
         if data and not data.endswith(b"\n"):
@@ -342,8 +328,18 @@ class CsvDecoder:
 
     def _read_with(self, by_arrow: frozenset[Any], data: bytes) -> pa.Table:
         """Read columns of some types as what stores these, the others as texts."""
+        columns, null_value = zip(self._schema.columns, self._arrow_schema, strict=True), self._schema.null_value
+        types = {field.name: field.type if column.kind in by_arrow else pa.string() for column, field in columns}
+        convert = csv.ConvertOptions(
+            column_types=types,
+            include_columns=self._arrow_schema.names,
+            null_values=["" if null_value is None else null_value],
+            strings_can_be_null=null_value is not None,
+            quoted_strings_can_be_null=null_value is None,
+            true_values=["true", "True", "TRUE"],
+            false_values=["false", "False", "FALSE"],
+        )
         options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(data) + 1)
-        convert = self._convert_options(by_arrow)
         return csv.read_csv(
             pa.py_buffer(data), read_options=options, parse_options=self._parse, convert_options=convert
         )

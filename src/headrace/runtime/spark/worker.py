@@ -131,7 +131,7 @@ def source_stage(
         batches: the subtasks.
     """
     runner, task = job.runner(), TaskContext.get()
-    runner.told = partial(tell, times)
+    runner.on_times = partial(tell, times)
     setting = task.getLocalProperty(context_key) if task else None
     if setting is None:
         raise RuntimeError(f"Spark has not handed the setting {context_key} on to its task")
@@ -157,7 +157,7 @@ def later_stage(
     envelopes = (envelope for batch in batches for envelope in from_record_batch(batch))
     received = (reader.loaded(envelope) if envelope.stage == stage else envelope for envelope in envelopes)
     runner = job.runner()
-    runner.told = partial(tell, times)
+    runner.on_times = partial(tell, times)
     yield from _batched(runner.run_stage_task(stage, received), job.payloads)
 
 

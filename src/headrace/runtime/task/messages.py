@@ -165,10 +165,6 @@ class EpochContext:
             for subtask, partitions in enumerate(handed_on)
         ]
 
-    def for_partition(self, stage: int, partition: int) -> EpochContext:
-        """Only what one task of a later stage needs."""
-        return replace(self, assignments={}, partitions={(stage, partition): self.partitions[stage, partition]})
-
 
 def hands_on(partition: int, sources: int) -> int:
     """Return which of the ``sources`` tasks of stage 0 tells a later task what it starts from, in fair shares."""

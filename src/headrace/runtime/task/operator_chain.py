@@ -225,28 +225,26 @@ class OperatorChain:
         )
 
     def open(self) -> None:
-        """Open the operators, unless they are open; when one fails, those before it are there to be closed."""
-        if not self._is_open:
-            self._is_open = True
-            for member in self.members.values():
-                self._open(member)
-                self._closing.append(member.operator.close)
+        """Open the operators, unless they are open; when one fails, those before it are there to be closed.
 
-    def _open(self, member: ChainedOperator) -> None:
-        """Open an operator; what windows hold that it cannot go on with is dropped where that was asked for."""
-        context = member.context
-        try:
-            if member.planned.checkpointed:
-                initialize(member.planned.checkpointed, context, self._goes_on_from)
+        What windows hold that an operator cannot go on with is dropped where that was asked for.
+        """
+        for member in () if self._is_open else self.members.values():
+            context = member.context
             try:
-                member.operator.open(context, member.output)
+                if member.planned.checkpointed:
+                    initialize(member.planned.checkpointed, context, self._goes_on_from)
+                try:
+                    member.operator.open(context, member.output)
+                except StateMigrationError as error:
+                    if context.changed_windows is not ChangedWindows.DROP:
+                        raise
+                    drop_changed(context, error)
+                    member.operator.open(context, member.output)
             except StateMigrationError as error:
-                if context.changed_windows is not ChangedWindows.DROP:
-                    raise
-                drop_changed(context, error)
-                member.operator.open(context, member.output)
-        except StateMigrationError as error:
-            raise cannot_go_on(context, error) from error
+                raise cannot_go_on(context, error) from error
+            self._closing.append(member.operator.close)
+        self._is_open = True
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
         """Tell every operator what is fixed for the epoch; their state is what the epoch starts from."""
@@ -534,7 +532,10 @@ class ChainCache:
         """The chain that can go on with an epoch of a task, or a new one, which is to be opened."""
         run = (context.job_id, context.generation)
         before = (*run, context.previous)
-        self._close_stale({before, (*run, context.epoch)})
+        for task, (stale, done) in list(self._chains.items()):
+            if done not in (before, (*run, context.epoch)):  # its task has moved to another process since
+                del self._chains[task]
+                self._retire(task, stale)
         if self._clients_of != run:  # the connections of another run of the job may still do what is not its own
             self._clients.close()
             self._clients_of = run
@@ -579,13 +580,6 @@ class ChainCache:
         for chain, _ in chains.values():
             chain.drop()
         self._clients.close()
-
-    def _close_stale(self, current: set[Mark]) -> None:
-        """Close what did neither this epoch nor the one before: its task has moved to another process since."""
-        for task, (chain, mark) in list(self._chains.items()):
-            if mark not in current:
-                del self._chains[task]
-                self._retire(task, chain)
 
     def _retire(self, task: Task, chain: OperatorChain) -> None:
         """Drop a chain that has done its epoch; what it has cached stays, as long as that is not too much."""

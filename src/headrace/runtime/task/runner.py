@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain as one_after_another
 from operator import attrgetter
@@ -236,7 +237,11 @@ class StageTask:
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        progress = {member.planned.uid: _progress(member) for member in self._chain.members.values()}
+        progress: dict[str, OperatorProgress] = {}
+        for member in self._chain.members.values():
+            generator = None if member.timestamps is None else member.timestamps.generator_state()
+            reached = OperatorProgress(member.valve.watermark, member.output.watermark, generator)
+            progress[member.planned.uid] = reached
         return self._chain.report(self._context, progress=progress)
 
     def _begin(self) -> None:
@@ -287,12 +292,6 @@ class StageTask:
         return active or inputs
 
 
-def _progress(member: ChainedOperator) -> OperatorProgress:
-    timestamps = member.timestamps
-    generator = None if timestamps is None else timestamps.generator_state()
-    return OperatorProgress(member.valve.watermark, member.output.watermark, generator)
-
-
 _CONTEXT_EDGE = -1
 
 
@@ -304,12 +303,12 @@ class TaskRunner:
 
     Attributes:
         blob: as above.
-        told: is told where the time of each task went.
+        on_times: is called with where the time of each task went.
     """
 
     def __init__(self, blob: SerializedJob) -> None:
         self.blob = blob
-        self.told: Callable[[TaskTimes], None] = ignore
+        self.on_times: Callable[[TaskTimes], None] = ignore
         self._clock = TaskClock()
         self._state = blob.state
         self._parallelism = blob.parallelism
@@ -323,28 +322,25 @@ class TaskRunner:
             subtask: which task.
             context: the epoch; what is meant for other tasks of stage 0 may be left out.
         """
-        with gc_relaxed():
-            self._clock.begin()
-            attempt = _Attempt(self._cache, self._state, 0)
-            contexts, work = self._contexts(subtask, context), attempt.run(_source_work(attempt, subtask, context))
-            yield from self._clock.sent(one_after_another(contexts, work, self._results(attempt)))
-            self._tell(attempt)
+        attempt = _Attempt(self._cache, self._state, 0)
+        work = attempt.run(_source_work(attempt, subtask, context))
+        yield from self._run(attempt, self._contexts(subtask, context), work)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         """One task of a later stage; what is for stages beyond passes through."""
+        attempt, rest = _Attempt(self._cache, self._state, stage), self._clock.received(envelopes)
+        work = attempt.run(_stage_work(attempt, stage, rest))
+        left = (envelope for envelope in rest if envelope.stage != stage)  # some are where it has failed
+        yield from self._run(attempt, work, left)
+
+    def _run(self, attempt: "_Attempt", *parts: Iterator[Envelope]) -> Iterator[Envelope]:
+        """What a task sends, part by part, and its report; tells where the time went of one that has done its work."""
         with gc_relaxed():
             self._clock.begin()
-            attempt, rest = _Attempt(self._cache, self._state, stage), self._clock.received(envelopes)
-            work = attempt.run(_stage_work(attempt, stage, rest))
-            left = (envelope for envelope in rest if envelope.stage != stage)  # some are where it has failed
-            yield from self._clock.sent(one_after_another(work, left, self._results(attempt)))
-            self._tell(attempt)
-
-    def _tell(self, attempt: "_Attempt") -> None:
-        """Tell where the time of a task went that has done its work."""
-        report, context = attempt.report, attempt.context
-        if report is not None and report.error is None and context is not None:
-            self.told(self._clock.end(context.epoch, report.stage, report.partition))
+            yield from self._clock.sent(one_after_another(*parts, self._results(attempt)))
+            report, context = attempt.report, attempt.context
+            if report is not None and report.error is None and context is not None:
+                self.on_times(self._clock.end(context.epoch, report.stage, report.partition))
 
     def drop_interrupted(self) -> None:
         """Close the chains of tasks that were interrupted, which do not do so themselves."""
@@ -357,7 +353,9 @@ class TaskRunner:
     def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         for stage, partition in context.partitions:
             if stage and hands_on(partition, self._parallelism[0]) == subtask:
-                payload = pickle.dumps(context.for_partition(stage, partition), protocol=5)
+                start = context.partitions[stage, partition]
+                own = replace(context, assignments={}, partitions={(stage, partition): start})
+                payload = pickle.dumps(own, protocol=5)
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, EnvelopeKind.CONTEXT, payload)
 
     def _results(self, attempt: "_Attempt") -> Iterator[Envelope]:

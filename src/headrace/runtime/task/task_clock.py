@@ -93,5 +93,5 @@ class TaskClock:
         """A task has ended."""
         self.switch(_TASK)
         spent, self._spent = self._spent, {}
-        own, waited, held_up = (spent.pop(account, 0) for account in (_TASK, _INPUT, _OUTPUT))
+        own, waited, held_up = spent.pop(_TASK, 0), spent.pop(_INPUT, 0), spent.pop(_OUTPUT, 0)
         return TaskTimes(epoch, stage, partition, time.time_ns(), spent, own, waited, held_up)

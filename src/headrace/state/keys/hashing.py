@@ -48,7 +48,10 @@ def xxh64(data: bytes | memoryview) -> int:
         position += 4
     for byte in data[position:]:
         hash_ = (_rotated((hash_ ^ (byte * P5)) & _ALL, 11) * P1) & _ALL
-    return _avalanched(hash_ & _ALL)
+    hash_ &= _ALL
+    hash_ = (hash_ ^ hash_ >> 33) * P2 & _ALL
+    hash_ = (hash_ ^ hash_ >> 29) * P3 & _ALL
+    return hash_ ^ hash_ >> 32
 
 
 def _stripes_of_one(data: bytes | memoryview) -> tuple[int, int]:
@@ -69,12 +72,6 @@ def _round_of_one(state: int, lane: int) -> int:
 
 def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> (64 - bits)) & _ALL
-
-
-def _avalanched(hash_: int) -> int:
-    hash_ = (hash_ ^ hash_ >> 33) * P2 & _ALL
-    hash_ = (hash_ ^ hash_ >> 29) * P3 & _ALL
-    return hash_ ^ hash_ >> 32
 
 
 if sys.byteorder != "little":  # pragma: no cover

@@ -128,7 +128,9 @@ class LocalWindowAggregateOperator(KeyedOperator):
             left = int(np.count_nonzero(stays))
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(batch, pairs, len(batch) - left):
-            self._passing = self._to_pass_after(batch)
+            # So many records pass after a batch that is not worthwhile, which the estimate is about. Of a small batch
+            # it says little: larger ones of the same stream, held for longer, may well become fewer.
+            self._passing = (_MORE_TO_COME - 1) * len(batch) if len(batch) > FEWEST_SAMPLED else 0
             self.output.emit(given)
             return
         if stays is not None:
@@ -170,13 +172,6 @@ class LocalWindowAggregateOperator(KeyedOperator):
         is_between = np.ones(len(batch), np.bool_)
         is_between[pairs.records] = False
         return is_left | (is_between & is_too_late(batch.timestamps, batch.watermarks, 0))
-
-    def _to_pass_after(self, batch: KeyedBatch) -> int:
-        """Return how many records pass after a batch that is not worthwhile: the estimate is what so many will do.
-
-        Of a small batch it says little: larger ones of the same stream, held for longer, may well become fewer.
-        """
-        return (_MORE_TO_COME - 1) * len(batch) if len(batch) > FEWEST_SAMPLED else 0
 
     def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
         """Return whether accumulators are expected to be so much fewer than the records that the pairs are of."""

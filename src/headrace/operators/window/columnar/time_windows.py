@@ -169,22 +169,19 @@ class AlignedWindowOperator(KeyedOperator):
     def _add_records(self, batch: KeyedBatch) -> None:
         """Adds records to those of their windows that have not fired, and fires what is due until the last of them."""
         chunk, (on_time, again) = self._chunk(batch), self._judged(batch)
-        self._add(batch, chunk, on_time)
+        kinds = batch.kinds if self._layout.retracts else None
+        if kinds is None:
+            self._store.add(chunk.spread(on_time))
+        else:
+            takes_back = take_back(kinds)[on_time.records]
+            self._store.add(chunk.spread(on_time.where(~takes_back)))
+            taken = chunk.spread(on_time.where(takes_back))
+            self._store.add_accumulators(Accumulators.taken_back(self._layout.aggregators, taken))
         late = chunk.spread(again) if len(again.ends) else None
         self._advance(batch.watermarks, again, late)
         if late is not None and keeps_contents(self._mode):
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
-    def _add(self, batch: KeyedBatch, chunk: Chunk, pairs: Assignment) -> None:
-        """Adds records to windows, or takes them back."""
-        kinds = batch.kinds if self._layout.retracts else None
-        if kinds is None:
-            self._store.add(chunk.spread(pairs))
-            return
-        takes_back = take_back(kinds)[pairs.records]
-        self._store.add(chunk.spread(pairs.where(~takes_back)))
-        taken = chunk.spread(pairs.where(takes_back))
-        self._store.add_accumulators(Accumulators.taken_back(self._layout.aggregators, taken))
 
     def _judged(self, batch: KeyedBatch) -> tuple[Assignment, Assignment]:
         """The windows of records, by whether they have fired; late records without any window are sent away."""

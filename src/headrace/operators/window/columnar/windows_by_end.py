@@ -234,7 +234,7 @@ class WindowStore:
         """The rows with an end above ``after`` and not above ``upto``, in pieces that are in order each."""
         if self._first_waiting <= upto:
             self.aggregate(upto)
-        return [Accumulators.of_batch(batch) for batch in self._table.between(after, upto)]
+        return list(map(Accumulators.of_batch, self._table.between(after, upto)))
 
     def due(self, after: int, upto: int) -> Iterator[Accumulators]:
         """The contents of the windows with an end above ``after`` and not above ``upto``.
@@ -270,7 +270,12 @@ class WindowStore:
         records, rows = self._records.take(upto), self._accumulators.take(upto)
         is_grouped = not rows
         if records:
-            rows.append(self._aggregated(Chunk.concat(records)))
+            chunk = Chunk.concat(records)
+            made = Accumulators.of_chunk(self._aggregators, chunk, self._known)
+            rows.append(made)
+            # How many they are tells how many rows are to wait from now on.
+            many = min(_TIMES_AS_MANY * _WAITING_ROWS, _WAITING_BYTES * len(chunk) // max(chunk.nbytes, 1))
+            self._habits.most_waiting = max(many, _WAITING_ROWS) if len(made) > _FEW * len(chunk) else _WAITING_ROWS
         if rows:
             merged = rows[0] if is_grouped else Accumulators.regrouped(self._aggregators, rows, self._known)
             self._table.append(merged.to_batch(self._schema))
@@ -284,19 +289,12 @@ class WindowStore:
         if self._records.held + self._accumulators.held >= self._habits.most_waiting:
             self.aggregate()
 
-    def _aggregated(self, chunk: Chunk) -> Accumulators:
-        """The accumulators of a chunk; how many they are tells how many rows are to wait from now on."""
-        made = Accumulators.of_chunk(self._aggregators, chunk, self._known)
-        many = min(_TIMES_AS_MANY * _WAITING_ROWS, _WAITING_BYTES * len(chunk) // max(chunk.nbytes, 1))
-        self._habits.most_waiting = max(many, _WAITING_ROWS) if len(made) > _FEW * len(chunk) else _WAITING_ROWS
-        return made
-
 
 def combined(
     aggregators: AggregatorList, batches: Sequence[pa.RecordBatch], known: KeyDictionary | None = None
 ) -> pa.RecordBatch:
     """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
-    pieces = [Accumulators.of_batch(batch) for batch in batches]
+    pieces = list(map(Accumulators.of_batch, batches))
     return Accumulators.merged(aggregators, pieces, known).to_batch(batches[-1].schema)
 
 
