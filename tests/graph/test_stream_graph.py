@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -147,11 +147,6 @@ def test_a_rule_sees_what_it_has_made_of_the_inputs() -> None:
         yield replace(node, name="".join(made[edge.source].name for edge in node.inputs) + "x")
 
     assert [node.name for node in graph.transform(longer)] == ["x", "xx", "xxx", "xxxx", "xxxxx"]
-
-    def depth(node: Node, found: Mapping[int, int]) -> int:
-        return 1 + max((found[edge.source] for edge in node.inputs), default=0)
-
-    assert graph.annotate(depth) == {0: 1, 1: 2, 2: 3, 3: 4, 4: 5}
 
 
 def graph_source() -> specs.SourceSpec:

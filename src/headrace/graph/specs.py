@@ -288,12 +288,9 @@ class SinkSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "Sink"
+    is_sink: ClassVar[bool] = True
     sink: Sink
     origins: tuple[frozenset[ColumnOrigin], ...] = field(default=(), compare=False)
-
-    @property
-    def is_sink(self) -> bool:
-        return True
 
     @property
     def functions(self) -> Sequence[object]:

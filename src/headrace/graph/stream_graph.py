@@ -1,9 +1,9 @@
 """The logical graph: what the program describes, and what the planner works on."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite, caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
@@ -98,8 +98,6 @@ class Node:
         return self.outputs.has_changes if side_output is None else declares_changes(self.type_of(side_output))
 
 
-T = TypeVar("T")
-
 Rule = Callable[[Node, "StreamGraph"], "Iterable[Node]"]
 """Makes nodes of a node: itself, changed or not, and others before or behind it, producers first.
 
@@ -111,8 +109,7 @@ for new nodes. Those that read from the node go on reading from the one that kee
 class StreamGraph:
     """Nodes by id, in the order in which they were asked for; a node's inputs always come before it.
 
-    Whatever is known of all nodes is found by :meth:`annotate`, whatever changes nodes is done by :meth:`transform`:
-    one step each way, node by node.
+    Whatever changes nodes is done by :meth:`transform`, node by node, producers first.
     """
 
     def __init__(self) -> None:
@@ -181,13 +178,6 @@ class StreamGraph:
         _check_keys(node, schemas)
         return schemas
 
-    def annotate(self, rule: Callable[[Node, Mapping[int, T]], T]) -> dict[int, T]:
-        """Return what a rule says of each node, by id, producers first; it also gets what it said before."""
-        found: dict[int, T] = {}
-        for node in self:
-            found[node.id] = rule(node, found)
-        return found
-
     def transform(self, rule: Rule) -> "StreamGraph":
         """The graph in which each node is replaced by what a rule makes of it.
 
@@ -242,7 +232,10 @@ class StreamGraph:
         """
         inputs = self.input_schemas(node)
         spec = node.spec.resolved(inputs)
-        _check_changes(node, inputs)
+        if any(map(attrgetter("has_changes"), inputs)) and (why := spec.why_insertions_only(inputs)):
+            raise InvalidProgramError(
+                f"operator {node.name!r} takes insertions alone ({why}), but its records may be {CHANGES}"
+            )
         outputs = spec.outputs(inputs)
         if node.tags:
             by_tags = {tag.tag_id: tag.type_info for tag in node.tags}
@@ -250,14 +243,6 @@ class StreamGraph:
         made = replace(node, spec=spec, outputs=node.outputs if outputs == node.outputs else outputs)
         self._nodes[node.id] = made
         return made
-
-
-def _check_changes(node: Node, inputs: Sequence[InputSchema]) -> None:
-    """Refuse updates and deletions where only insertions are taken."""
-    if any(map(attrgetter("has_changes"), inputs)) and (why := node.spec.why_insertions_only(inputs)):
-        raise InvalidProgramError(
-            f"operator {node.name!r} takes insertions alone ({why}), but its records may be {CHANGES}"
-        )
 
 
 def _check_keys(node: Node, inputs: Sequence[InputSchema]) -> None:

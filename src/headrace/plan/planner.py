@@ -14,7 +14,7 @@ windows show before their end would only be shown again.
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count, starmap
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -24,7 +24,6 @@ from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.common.options import RuntimeExecutionMode
-from headrace.connectors.sink import Sink
 from headrace.connectors.source import Boundedness
 from headrace.graph import specs
 from headrace.graph.partitioning import FORWARD, ForwardByKey, Receivers
@@ -275,11 +274,11 @@ def check_event_time(graph: StreamGraph) -> None:
     Raises:
         InvalidProgramError: naming the operator that has such windows, or joins, and the sources.
     """
-    have_times = graph.annotate(_may_have_times)
+    have_times: dict[int, bool] = {}
     for node in graph:
-        if not (needs := _needs_times(node)):
-            continue
-        for index in range(len(node.spec.inputs)):
+        have_times[node.id] = _may_have_times(node, have_times)
+        needs = _needs_times(node)
+        for index in range(len(node.spec.inputs)) if needs else ():
             read = {edge.source for edge in node.inputs if edge.input_index == index}
             if not any(map(have_times.__getitem__, read)):
                 raise _without_times(node, needs, graph, graph.needed_by(read))
@@ -324,54 +323,30 @@ Root = tuple[int, str | None]
 """An output: the id of its node, and the side output if it is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of an operator among the stages.
-
-    Attributes:
-        stage: how many shuffles are on the deepest path from a source to it.
-        roots: the outputs within its stage that its records are made of; empty when they come from outside or through
-            a shuffle, so that they set out from the operator itself.
-    """
-
-    stage: int
-    roots: frozenset[Root]
-
-
 def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
-    """The stage of each operator, by node id.
+    """The stage of each operator, by node id: how many shuffles are on the deepest path from a source to it.
 
     Args:
         graph: the graph, with the partitionings that follow from the numbers of subtasks.
         is_batch: in batch mode nothing is late, so no merging is needed.
     """
     timed = graph.needed_by(node.id for node in graph if not node.spec.ignores_event_time)
-
-    def place(node: Node, places: Mapping[int, Place]) -> Place:
-        stage, producers = int(node.spec.requires_aligned_watermark), set()
+    stages: dict[int, int] = {}
+    # The outputs within an operator's stage that its records are made of. There are none where they come from outside
+    # or through a shuffle, so that they set out from the operator itself.
+    roots: dict[int, set[Root | None]] = {}
+    for node in graph:
+        stage = int(node.spec.requires_aligned_watermark)
         for edge in node.inputs:
-            before = places[edge.source].stage
-            producers.add(before)
-            stage = max(stage, before + edge.partitioning.redistributes)
-        is_merging = bool(stage) and not is_batch and node.id in timed
-        if is_merging and _ways(node, stage, places) > 1:
-            stage = 1 + max(producers)
-        roots = [_roots_behind(edge, places) for edge in node.inputs] if producers == {stage} else ()
-        return Place(stage, frozenset().union(*roots))
-
-    return {node_id: found.stage for node_id, found in graph.annotate(place).items()}
-
-
-def _ways(node: Node, stage: int, places: Mapping[int, Place]) -> int:
-    """By how many ways that do not start from one batch records come within the task; all exchanges are one."""
-    ways: set[Root | None] = set()
-    for edge in node.inputs:
-        ways |= _roots_behind(edge, places) if places[edge.source].stage == stage else {None}
-    return len(ways)
-
-
-def _roots_behind(edge: Edge, places: Mapping[int, Place]) -> frozenset[Root]:
-    return places[edge.source].roots or frozenset({(edge.source, edge.side_output)})
+            stage = max(stage, stages[edge.source] + edge.partitioning.redistributes)
+        ways: set[Root | None] = set()  # that records come by which do not start from one batch; all shuffles are None
+        for edge in node.inputs:
+            is_chained = stages[edge.source] == stage
+            ways |= (roots[edge.source] or {(edge.source, edge.side_output)}) if is_chained else {None}
+        if stage and not is_batch and node.id in timed and len(ways) > 1:
+            stage, ways = stage + 1, {None}
+        stages[node.id], roots[node.id] = stage, set() if None in ways else ways
+    return stages
 
 
 logger = get_logger(__name__)
@@ -386,7 +361,22 @@ def check_program(graph: StreamGraph, max_parallelism: int, *, is_batch: bool) -
         InvalidProgramError: as :func:`plan_job`.
         InvalidTypeError: as :func:`plan_job`.
     """
-    _validate(graph, max_parallelism)
+    if not len(graph):
+        raise InvalidProgramError("the job has no operators: build a stream and end it in a sink, then call execute()")
+    if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
+        raise InvalidProgramError(
+            f"max parallelism must lie between 1 and {UPPER_BOUND_MAX_PARALLELISM}, it is {max_parallelism}"
+        )
+    has_sink = False
+    for node in graph:
+        if isinstance(node.spec, SinkSpec):
+            has_sink = True
+            try:
+                node.spec.sink.check_guarantee()
+            except InvalidProgramError as error:
+                raise type(error)(f"sink {node.name!r}: {error}\n  at {node.call_site}") from None
+    if not has_sink:
+        raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
     check_event_time(graph)
     if is_batch:
         check_clock(graph)
@@ -427,29 +417,6 @@ def _check_changed_windows(stages: Iterable[Stage], settings: PlanSettings) -> N
             f"{options.CHANGED_WINDOWS.key} is about operators with uid {', '.join(sorted(strange))}, which are no "
             f"windows or joins of the program; it has {', '.join(sorted(windows)) or 'none'}"
         )
-
-
-def _validate(graph: StreamGraph, max_parallelism: int) -> None:
-    if not len(graph):
-        raise InvalidProgramError("the job has no operators: build a stream and end it in a sink, then call execute()")
-    if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
-        raise InvalidProgramError(
-            f"max parallelism must lie between 1 and {UPPER_BOUND_MAX_PARALLELISM}, it is {max_parallelism}"
-        )
-    has_sink = False
-    for node in graph:
-        if isinstance(node.spec, SinkSpec):
-            has_sink = True
-            _check_guarantee(node, node.spec.sink)
-    if not has_sink:
-        raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
-
-
-def _check_guarantee(node: Node, sink: Sink) -> None:
-    try:
-        sink.check_guarantee()
-    except InvalidProgramError as error:
-        raise type(error)(f"sink {node.name!r}: {error}\n  at {node.call_site}") from None
 
 
 def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collection[int]) -> tuple[Stage, ...]:

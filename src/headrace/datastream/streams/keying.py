@@ -110,7 +110,10 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
         check_function(key_selector, KeySelector, "get_key", is_opened=False)
         check_returns(key_selector, "get_key")
         fields = _picked_fields(record_type, key_selector)
-    picked = None if fields is None else _type_of_fields(record_type, fields)
+    picked: TypeInformation | None = None
+    if fields is not None:
+        types = list(map(record_type.field_types.__getitem__, map(record_type.field_index, fields)))
+        picked = types[0] if len(types) == 1 else Types.TUPLE(types)
     found = picked or infer_from_hint(_function_of(key_selector)) if key_type is None else declared_type(key_type)
     # A key that is declared as something else than the field is has to be made by the selector.
     kept = fields if found == picked else None
@@ -202,11 +205,6 @@ def _picked_fields(record_type: TypeInformation, key_selector: object) -> Fields
             return None  # the function does as it says, and fails if it has to
     positions = {record_type.field_index(field) for field in fields}
     return fields if len(positions) == len(fields) else None  # a window could not call two columns alike
-
-
-def _type_of_fields(record_type: TypeInformation, fields: Fields) -> TypeInformation:
-    types = [record_type.field_types[record_type.field_index(field)] for field in fields]
-    return types[0] if len(types) == 1 else Types.TUPLE(types)
 
 
 def _codec_of(key_type: TypeInformation) -> KeyCodec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.errors import refused
@@ -63,7 +63,7 @@ class DataStreamSource(DataStream[T_co]):
         node = graph.add(SourceSpec(source), name)
         self._source_id = last = node.id
         if is_needed(strategy):
-            last = graph.add(TimestampsSpec(strategy), _watermarks_name(name), (Edge(node.id),)).id
+            last = graph.add(TimestampsSpec(strategy), f"{name} Watermarks", (Edge(node.id),)).id
         super().__init__(environment, (Edge(last),), origin=origin)
 
     def _operator(self) -> Node:
@@ -74,24 +74,12 @@ class DataStreamSource(DataStream[T_co]):
         graph.update(self._source_id, **changes)
         watermarks_id = self._edges[0].source
         if watermarks_id != self._source_id:
-            graph.update(watermarks_id, **_derived(changes))
-
-
-def _derived(changes: dict[str, Any]) -> dict[str, Any]:
-    """The change of the node that assigns timestamps, which follows from a change of its source."""
-    derived: dict[str, Any] = {}
-    for key, value in changes.items():
-        if key in ("parallelism", "max_parallelism"):
-            derived[key] = value
-        elif key == "name":
-            derived[key] = _watermarks_name(value)
-        elif key == "uid":
-            derived[key] = f"{value}-watermarks"
-    return derived
-
-
-def _watermarks_name(source_name: str) -> str:
-    return f"{source_name} Watermarks"
+            if "name" in changes:
+                graph.update(watermarks_id, name=f"{changes['name']} Watermarks")
+            if "uid" in changes:
+                graph.update(watermarks_id, uid=f"{changes['uid']}-watermarks")
+            for setting in changes.keys() & {"parallelism", "max_parallelism"}:
+                graph.update(watermarks_id, **{setting: changes[setting]})
 
 
 class CachedDataStream(DataStream[T_co]):

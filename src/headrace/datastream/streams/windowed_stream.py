@@ -172,18 +172,16 @@ class WindowsOfStream(Generic[T_co, K_co]):
         return trigger
 
     def _definition(self) -> WindowDefinition:
-        trigger = self._default_trigger() if self._trigger is None else self._trigger
+        trigger = self._trigger
+        if trigger is None:
+            trigger = self._assigner.get_default_trigger(self._keyed_stream._environment)
+            if not isinstance(trigger, Trigger):
+                name = type(self._assigner).__name__
+                raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
+            self._checked(trigger)
+            if isinstance(trigger, NeverTrigger):
+                warn_caller(f"{self._assigner} show nothing by themselves: say when, with .trigger(...)")
         return WindowDefinition(self._assigner, trigger, self._evictor, self._lateness, self._late_tag, self._mode)
-
-    def _default_trigger(self) -> Trigger:
-        trigger = self._assigner.get_default_trigger(self._keyed_stream._environment)
-        if not isinstance(trigger, Trigger):
-            name = type(self._assigner).__name__
-            raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
-        self._checked(trigger)
-        if isinstance(trigger, NeverTrigger):
-            warn_caller(f"{self._assigner} show nothing by themselves: say when, with .trigger(...)")
-        return trigger
 
     def _definition_for(self, found: TypeInformation) -> WindowDefinition:
         """The windows, for functions of the user whose results are of the type ``found``.
