@@ -144,7 +144,7 @@ def test_a_refusal_is_for_good_and_nothing_follows(commits: CommitCoordinator, s
     assert commits.pending() == (*of(1, "a"), *of(2, "b"))
     commits.submit(of(3, "c"))
     with pytest.raises(CommitRefusedError):
-        commits.hold_back()
+        commits.drain(MAX_PENDING_EPOCHS)
 
 
 def test_a_sink_that_the_program_has_lost(commits: CommitCoordinator) -> None:
@@ -157,9 +157,9 @@ def test_the_job_waits_when_too_many_epochs_are_pending(commits: CommitCoordinat
     sink.gate.clear()
     for epoch in range(MAX_PENDING_EPOCHS):
         commits.submit(of(epoch, epoch))
-        commits.hold_back()
+        commits.drain(MAX_PENDING_EPOCHS)
     commits.submit(of(99, 99))
-    waits = threading.Thread(target=commits.hold_back)
+    waits = threading.Thread(target=commits.drain, args=(MAX_PENDING_EPOCHS,))
     waits.start()
     waits.join(0.1)
     assert waits.is_alive()
@@ -218,7 +218,7 @@ def test_nobody_can_tell_while_the_directory_cannot_be_read(sink: Recorder, slep
     assert len(slept) == 2
 
 
-@pytest.mark.parametrize("wait", ["drain", "hold_back", "recover", "finish", "join"])
+@pytest.mark.parametrize("wait", ["drain", "drain all but a few", "recover", "finish", "join"])
 def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     sink: Recorder, wait: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,7 +230,7 @@ def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
         commits.submit(of(epoch, epoch))
     waits: dict[str, Callable[[], None]] = {
         "drain": commits.drain,
-        "hold_back": commits.hold_back,
+        "drain all but a few": lambda: commits.drain(MAX_PENDING_EPOCHS),
         "recover": lambda: commits.recover({}),
         "finish": commits.finish,
         "join": commits.join,

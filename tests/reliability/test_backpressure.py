@@ -186,14 +186,14 @@ class ClockOfSinks:
 
 def test_what_slow_sinks_take_is_counted_to_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ClockOfSinks()
-    hold_back = CommitCoordinator.hold_back
+    drain = CommitCoordinator.drain
 
-    def held_back(self: CommitCoordinator) -> None:
-        hold_back(self)
+    def held_back(self: CommitCoordinator, most: int = 0) -> None:
+        drain(self, most)
         clock.pass_by(100.0)
 
     monkeypatch.setattr("headrace.jobmanager.epochs.time", clock)
-    monkeypatch.setattr(CommitCoordinator, "hold_back", held_back)
+    monkeypatch.setattr(CommitCoordinator, "drain", held_back)
     monkeypatch.setattr(_Writer, "write", lambda self, batch: clock.pass_by(1.0))
     epochs = run(tmp_path, Pace())
     assert {epoch.checkpointing for epoch in epochs} == {0.0}

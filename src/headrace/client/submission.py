@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -187,9 +188,8 @@ def _job_manager(
     status.publish(RuntimeStarted(*runtime.about()))
     plan = plan_graph(graph, configuration, job_name, parallelism)
     current_defaults().submitted.append(plan.name)
-    _warn_of_unseen_results(graph)
-    _warn_of_losses(graph)
-    _warn_of_early_output(graph)
+    for warning in _warnings(graph):
+        logger.warning("%s", warning)
     if configuration.get(options.CHECKPOINT_DIR) is not None:
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
@@ -332,7 +332,7 @@ def blob_of(
     return SerializedJob(
         plan=pickled(plan),
         name=plan.name,
-        parallelism=tuple(stage.parallelism for stage in plan.stages),
+        parallelism=tuple(map(attrgetter("parallelism"), plan.stages)),
         fresh_instances=plan.settings.fresh_instances,
         storage=storage,
         dependencies=dependencies,
@@ -490,44 +490,35 @@ def _may_have_uid(spec: OperatorSpec) -> bool:
     return not (isinstance(spec, SinkSpec) and isinstance(spec.sink, CollectSink))
 
 
-def _warn_of_unseen_results(graph: StreamGraph) -> None:
-    """What leads to no sink runs all the same, as in Flink: forgotten in a program, or left by another cell."""
+def _warnings(graph: StreamGraph) -> Iterator[str]:
+    """What runs all the same, and is hardly what is meant."""
     read = {edge.source for node in graph for edge in node.inputs}
-    ends = [f"{node.name!r} ({node.call_site})" for node in graph if not node.is_sink and node.id not in read]
-    if ends:
-        logger.warning(
-            "nothing takes the results of %s, which runs all the same: end the stream in print() or sink_to(), or "
-            "begin with a new environment, StreamExecutionEnvironment.get_execution_environment()",
-            with_cells(", ".join(ends)),
+    unseen, lost, early, gates = list[str](), list[str](), list[str](), list[str]()
+    for node in graph:
+        spec, where = node.spec, f"{node.name!r} ({node.call_site})"
+        if not node.is_sink and node.id not in read:  # forgotten in a program, or left by another cell
+            unseen.append(where)
+        if isinstance(spec, SourceSpec) and not spec.source.can_replay:
+            lost.append(f"source {where}")
+        elif isinstance(spec, ExpectationSpec) and spec.on_violation in (OnViolation.FAIL, OnViolation.HOLD):
+            gates.append(node.name)
+        elif isinstance(spec, SinkSpec) and spec.sink.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
+            early.append(node.name)
+    if unseen:
+        yield (
+            f"nothing takes the results of {with_cells(', '.join(unseen))}, which runs all the same: end the stream in "
+            "print() or sink_to(), or begin with a new environment, "
+            "StreamExecutionEnvironment.get_execution_environment()"
         )
-
-
-def _warn_of_early_output(graph: StreamGraph) -> None:
-    """A sink without transactions has sent the records of an epoch when an expectation fails it, or holds it back."""
-    withholds = (OnViolation.FAIL, OnViolation.HOLD)
-    gates = [node for node in graph if isinstance(node.spec, ExpectationSpec) and node.spec.on_violation in withholds]
-    early = [
-        node
-        for node in graph
-        if isinstance(node.spec, SinkSpec) and node.spec.sink.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
-    ]
+    if lost:  # until a checkpoint holds what came of it, it is nowhere
+        yield (
+            f"{with_cells(', '.join(lost))} cannot be read again: when the job restarts, what was read of it since the "
+            "last checkpoint is lost, so its records arrive at most once, whatever the sinks promise"
+        )
     if gates and early:
-        logger.warning(
-            "%s is AT_LEAST_ONCE, and sends records before the expectations of their epoch (%s) are known to be met: "
-            "with EXACTLY_ONCE it publishes none before",
-            early[0].name,
-            ", ".join(node.name for node in gates),
-        )
-
-
-def _warn_of_losses(graph: StreamGraph) -> None:
-    """What a source that cannot replay has read is nowhere else until a checkpoint holds what came of it."""
-    lost = [node for node in graph if isinstance(node.spec, SourceSpec) and not node.spec.source.can_replay]
-    if lost:
-        logger.warning(
-            "%s cannot be read again: when the job restarts, what was read of it since the last checkpoint is lost, so "
-            "its records arrive at most once, whatever the sinks promise",
-            with_cells(", ".join(f"source {node.name!r} ({node.call_site})" for node in lost)),
+        yield (
+            f"{early[0]} is AT_LEAST_ONCE, and sends records before the expectations of their epoch "
+            f"({', '.join(gates)}) are known to be met: with EXACTLY_ONCE it publishes none before"
         )
 
 

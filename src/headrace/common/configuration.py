@@ -67,18 +67,14 @@ _HADOOP_KEYS: Final = ("dfs.", "hadoop.", "fs.defaultFS", "fs.permissions.", "fs
 
 _OF_SPARK: Final = "spark.hadoop."
 
-_OURS: Final = (STORAGE_NAMESPACE, *_ALIASES)
-
-
-def is_storage_key(key: str) -> bool:
-    """Return whether a key may hold what nobody but the client of a store should see."""
-    return key.startswith(_OURS)
+_SECRET: Final = (STORAGE_NAMESPACE, *_ALIASES, f"{OPENLINEAGE_NAMESPACE}auth.")
+"""The beginnings of keys whose values nobody but a client should see."""
 
 
 def is_secret_key(key: str) -> bool:
     """Return whether the value of a key is shown to nobody."""
     is_of_reporter = key.startswith(_REPORTERS) and key.endswith(".headers")
-    return is_storage_key(key) or is_of_reporter or key.startswith(f"{OPENLINEAGE_NAMESPACE}auth.")
+    return key.startswith(_SECRET) or is_of_reporter
 
 
 def _is_masked(key: str) -> bool:
@@ -93,37 +89,6 @@ def masked(values: Mapping[str, str]) -> dict[str, str]:
 def is_hadoop_key(name: str) -> bool:
     """Return whether an option of a storage is a setting of Hadoop for HDFS."""
     return name.startswith(_HADOOP_KEYS)
-
-
-def storage_options(values: Mapping[str, str]) -> dict[str, str]:
-    """Return what the clients of storages are told.
-
-    Args:
-        values: all keys and values of a configuration.
-
-    Returns:
-        Values by the names that the clients have; those for S3 that come from others' keys begin with ``aws_``.
-    """
-    own: dict[str, str] = {}
-    said: set[str] = set()
-    for namespace in (_OF_SPARK, STORAGE_NAMESPACE):  # the latter, which is our own, wins
-        for key, value in values.items():
-            name = key.removeprefix(namespace)
-            if name == key:
-                continue
-            if is_hadoop_key(name):
-                own[name] = value
-            elif namespace == STORAGE_NAMESPACE:
-                name = name.replace("-", "_").lower()
-                own[name] = value
-                said |= {name.removeprefix("aws_"), "endpoint" if name == "endpoint_url" else name}
-    for namespace, names in _ALIASES.items():
-        for suffix, name in names.items():
-            given = values.get(namespace + suffix)
-            if given is not None and name not in said:
-                own[f"aws_{name}"] = _translated(name, given, values.get(namespace + _SSL, "true"))
-                said.add(name)
-    return own
 
 
 def problem_of(key: str) -> str | None:
@@ -346,8 +311,31 @@ class Configuration:
         return {key: text for key, text in self.to_dict().items() if key.startswith(SPARK_NAMESPACE)}
 
     def storage_options(self) -> dict[str, str]:
-        """Return what the clients of object stores are told, by their own names."""
-        return storage_options(self.to_dict())
+        """Return what the clients of storages are told, by their own names.
+
+        Those for S3 that come from others' keys begin with ``aws_``.
+        """
+        values = self.to_dict()
+        own: dict[str, str] = {}
+        said: set[str] = set()
+        for namespace in (_OF_SPARK, STORAGE_NAMESPACE):  # the latter, which is our own, wins
+            for key, value in values.items():
+                name = key.removeprefix(namespace)
+                if name == key:
+                    continue
+                if is_hadoop_key(name):
+                    own[name] = value
+                elif namespace == STORAGE_NAMESPACE:
+                    name = name.replace("-", "_").lower()
+                    own[name] = value
+                    said |= {name.removeprefix("aws_"), "endpoint" if name == "endpoint_url" else name}
+        for namespace, names in _ALIASES.items():
+            for suffix, name in names.items():
+                given = values.get(namespace + suffix)
+                if given is not None and name not in said:
+                    own[f"aws_{name}"] = _translated(name, given, values.get(namespace + _SSL, "true"))
+                    said.add(name)
+        return own
 
     def job_parameters(self) -> dict[str, str]:
         """Return what functions may ask for: all keys and values but those of the storage, and other secrets."""

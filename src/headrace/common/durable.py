@@ -387,18 +387,12 @@ def _locked_if_stale(folder: Path) -> Iterator[bool]:
     """
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
     try:
+        is_stale = False
         is_ours = os.fstat(descriptor).st_uid == os.geteuid() and not folder.is_symlink()
         if is_ours and os.pread(descriptor, 1024, 0) == platform.node().encode():
-            yield _is_free(descriptor)
-        else:
-            yield False
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_stale = True
+        yield is_stale
     finally:
         os.close(descriptor)
-
-
-def _is_free(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

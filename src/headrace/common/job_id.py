@@ -3,6 +3,7 @@
 import re
 import secrets
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from headrace.common.errors import InvalidProgramError
@@ -11,10 +12,6 @@ from headrace.common.public_module import public_module
 __all__ = ["JobID"]
 
 _FORM: Final = re.compile(r"[0-9a-f]{32}")
-
-
-def _random() -> str:
-    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class JobID:
         False
     """
 
-    hex: str = field(default_factory=_random)
+    hex: str = field(default_factory=partial(secrets.token_hex, 16))
 
     def __post_init__(self) -> None:
         if not _FORM.fullmatch(self.hex):

@@ -33,7 +33,7 @@ from headrace.jobmanager.metrics import (
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
-from headrace.jobmanager.sinks import CommitCoordinator, JobSinks
+from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS, CommitCoordinator, JobSinks
 from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, restore_sources
 from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper
 from headrace.plan.job_plan import sources_to_wait_for
@@ -49,7 +49,7 @@ from headrace.time.clock import Clock
 from headrace.time.watermark_strategy import WatermarkAlignment
 
 _FULL: Final = 0.9
-"""The share of a budget from which on it counts as used up."""
+"""The share of a budget from which on it counts as used up, since the shares of splits are rounded."""
 
 _NO_EPOCH: Final = -1
 """Stands for the epoch before the first one after a start."""
@@ -147,8 +147,7 @@ class EpochPlanner:
         is_due = any(time <= now for time in self._times(manifest))
         if not (force or is_last or is_due or any(planned.changes_something for planned in every)):
             return None
-        epoch = self._planned(manifest, now, splits, started, is_last=is_last)
-        return replace(epoch, is_full=_fills(budget, splits))
+        return self._planned(manifest, now, splits, started, budget, is_last=is_last)
 
     def last(self) -> EpochPlan:
         """The next epoch when all sources are to end where they are."""
@@ -157,7 +156,14 @@ class EpochPlanner:
         return self._planned(self._job.checkpoints.known(), self._job.now(), splits, time.monotonic(), is_last=True)
 
     def _planned(
-        self, manifest: Manifest, now: int, splits: dict[str, list[SplitPlan]], started: float, *, is_last: bool
+        self,
+        manifest: Manifest,
+        now: int,
+        splits: dict[str, list[SplitPlan]],
+        started: float,
+        budget: ReadBudget | None = None,
+        *,
+        is_last: bool,
     ) -> EpochPlan:
         context = EpochContext(
             job_id=manifest.job_id,
@@ -173,8 +179,16 @@ class EpochPlanner:
             is_last=is_last,
             goes_on_from=manifest.epoch if manifest.stages else None,
         )
-        reads = (planned.read for plans in splits.values() for planned in plans if planned.read is not None)
-        return EpochPlan(context, splits, sum(read.records for read in reads), time.monotonic() - started)
+        total, is_full = 0, False
+        for plans in splits.values():
+            records = size = 0
+            for planned in plans:
+                if planned.read is not None:
+                    records, size = records + planned.read.records, size + planned.read.bytes
+            total += records
+            if budget is not None and (records >= _FULL * budget.records or size >= _FULL * budget.bytes):
+                is_full = True
+        return EpochPlan(context, splits, total, time.monotonic() - started, is_full)
 
     def _splits(self, budget: ReadBudget, now: int) -> dict[str, list[SplitPlan]]:
         """By uid of the source, what is read of each split; none runs away from others that it is aligned with."""
@@ -256,18 +270,6 @@ def _timers(manifest: Manifest) -> list[int]:
         for partition in stage.partitions
         if partition.earliest_timer is not None
     ]
-
-
-def _fills(budget: ReadBudget, splits: Mapping[str, list[SplitPlan]]) -> bool:
-    """Return whether so much is read of a source as an epoch may; shares of its splits are rounded."""
-    for plans in splits.values():
-        records = size = 0
-        for planned in plans:
-            if planned.read is not None:
-                records, size = records + planned.read.records, size + planned.read.bytes
-        if records >= _FULL * budget.records or size >= _FULL * budget.bytes:
-            return True
-    return False
 
 
 def _may_bring_more(source: SourceCoordinator) -> bool:
@@ -428,10 +430,12 @@ class JobExecution:
         manifest = self._checkpoint(planned, reports)
         done = time.monotonic()
         self.measured = self.measured.after(reports, job.now())
-        self.commits.hold_back()
+        self.commits.drain(MAX_PENDING_EPOCHS)  # sinks that are slower than the job hold it back
         waited = time.monotonic()
         job.sizer.observe(read, planned.seconds + ran - started + waited - released)
-        self._keep_times(reports, is_full=planned.is_full)
+        ended = time.time_ns()
+        self.times = self._keeper.after(self.times, reports, EpochTimes(self._before, ended, planned.is_full))
+        self._before = ended
         event_time = self.event_time(manifest)
         return EpochStatistics(
             epoch=manifest.epoch,
@@ -453,12 +457,6 @@ class JobExecution:
             parts=running_parts(self._source_uids, reports, began, ran - started),
             state_sizes=state_sizes(reports),
         )
-
-    def _keep_times(self, reports: Sequence[TaskReport], *, is_full: bool) -> None:
-        """An epoch is complete, and with it the time since the end of the one before."""
-        ended = time.time_ns()
-        self.times = self._keeper.after(self.times, reports, EpochTimes(self._before, ended, is_full))
-        self._before = ended
 
     def _watermark(self) -> int:
         """The lowest event time of the sources that count; the highest where all are idle."""

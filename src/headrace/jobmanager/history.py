@@ -59,12 +59,16 @@ def running_parts(
         started: when they began to run, in nanoseconds since 1970.
         seconds: for how long they ran.
     """
-    last = _last_tasks(reports)
+    last: dict[int, TaskTimes] = {}  # by stage
+    for report in reports:
+        times = report.times
+        if times is not None and (times.stage not in last or times.ended > last[times.stage].ended):
+            last[times.stage] = times
     if not last:
         return None
     reading = operating = 0
     before, end = started, started + round(seconds * _NANO)
-    for task in last:
+    for _, task in sorted(last.items()):
         ended = min(max(task.ended, before), end)
         read = sum(spent for uid, spent in task.operators.items() if uid in sources)
         work = sum(task.operators.values()) - read
@@ -72,16 +76,6 @@ def running_parts(
         reading, operating, before = reading + round(read * share), operating + round(work * share), ended
     shuffling = max(0.0, seconds - (reading + operating) / _NANO)
     return RunningParts(reading / _NANO, operating / _NANO, shuffling)
-
-
-def _last_tasks(reports: Iterable[TaskReport]) -> list[TaskTimes]:
-    """The task of each stage that has ended last."""
-    found: dict[int, TaskTimes] = {}
-    for report in reports:
-        times = report.times
-        if times is not None and (times.stage not in found or times.ended > found[times.stage].ended):
-            found[times.stage] = times
-    return [found[stage] for stage in sorted(found)]
 
 
 def state_sizes(reports: Sequence[TaskReport]) -> StateSizes:

@@ -148,7 +148,7 @@ class JobManager:
         """All that the job measures; counters are those of its newest manifest, which an earlier run may have left."""
         latest = self.status().latest
         rest = {} if latest is None else latest.metrics(self._services.now())
-        return {**self._counters(), **rest}
+        return {**counters_of(self.manifest), **rest}
 
     def shown_metrics(self) -> dict[str, float]:
         """The same under the names that programs see."""
@@ -156,10 +156,7 @@ class JobManager:
 
     def shown_counters(self) -> dict[str, int]:
         """The counters alone."""
-        return by_shown_name(self._counters(), self.plan.shown_names())
-
-    def _counters(self) -> dict[MetricKey, int]:
-        return {} if self.manifest is None else counters_of(self.manifest)
+        return by_shown_name(counters_of(self.manifest), self.plan.shown_names())
 
     @property
     def manifest(self) -> Manifest | None:
@@ -187,8 +184,34 @@ class JobManager:
             JobCancelledError: when it was cancelled before its end.
             HeadraceError: why the job failed.
         """
+        error: BaseException | None = None
         with logging_of(self._log_fields):
-            return self._run()
+            try:
+                self.open()
+                self._loop()
+                if self._cancelled.is_set() and not self._checkpoints.known().finished:
+                    raise cancellation(self.plan.name, self.manifest)
+                return self._checkpoints.known()
+            except BaseException as failure:
+                is_cancelled = self._cancelled.is_set()
+                error = explained(failure, self._checkpoints, self.plan.name, is_cancelled=is_cancelled)
+                if self._job_end(error).status is JobStatus.FAILED:
+                    self._status.publish(events.JobFailing())
+                if error is failure:
+                    raise
+                raise error from failure
+            finally:
+                self._is_identified.set()
+                self._commands.close()
+                self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
+                if self._requests is not None:
+                    self._requests.close(error)
+                self.close()
+                retention, has_run = self._job.settings.retention, self._status.snapshot.latest is not None
+                discard_checkpoints(self._checkpoints, retention, self.plan.name, error, has_run=has_run)
+                end = self._job_end(error)
+                self._log_fields.epoch = end.epoch or 0
+                self._status.publish(end)
 
     def wait_until_identified(self) -> None:
         """Wait until the job's checkpoint directory was looked into, or the job has ended before; from any thread."""
@@ -375,8 +398,12 @@ class JobManager:
 
     def _prepare(self, manifest: Manifest) -> None:
         """Make what lasts from here to the end of the run, whatever fails meanwhile."""
-        clock = self._clock or SystemClock(manifest.processing_time)
-        self._failures = self._new_failures(clock, manifest.job_id, self._new_recorder(manifest, clock))
+        clock, settings = self._clock or SystemClock(manifest.processing_time), self._job.settings
+        limit = settings.exception_history_size
+        history = FailureHistory(self._store.storage, limit) if self._store.outlasts_job else None
+        publish = self._status.publish
+        recorder = FailureRecorder(history, settings.enrichers, manifest, clock.now, limit, publish)
+        self._failures = self._new_failures(clock, manifest.job_id, recorder)
         self._start_runtime()
         self._services = JobServices(
             planned=self._job,
@@ -384,7 +411,7 @@ class JobManager:
             store=self._store,
             checkpoints=self._checkpoints,
             sinks=self._sinks,
-            sizer=EpochSizer(self._job.settings.limits),
+            sizer=EpochSizer(settings.limits),
             compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.settings.state_backend),
             clock=clock,
             cancelled=self._cancelled,
@@ -482,12 +509,6 @@ class JobManager:
             self._recover_from(error)
         logger.info("job %r goes on at parallelism %d", self.plan.name, parallelism)
 
-    def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
-        settings = self._job.settings
-        limit = settings.exception_history_size
-        history = FailureHistory(self._store.storage, limit) if self._store.outlasts_job else None
-        return FailureRecorder(history, settings.enrichers, manifest, clock.now, limit, self._status.publish)
-
     def _new_failures(self, clock: Clock, seed: str, recorder: FailureRecorder | None = None) -> FailureHandler:
         return FailureHandler(
             self._job.settings.restart.begin(clock, random.Random(seed)),
@@ -500,35 +521,6 @@ class JobManager:
         )
 
     # --- the loop ----------------------------------------------------------------------------------------------------
-
-    def _run(self) -> Manifest:
-        error: BaseException | None = None
-        try:
-            self.open()
-            self._loop()
-            if self._cancelled.is_set() and not self._checkpoints.known().finished:
-                raise cancellation(self.plan.name, self.manifest)
-            return self._checkpoints.known()
-        except BaseException as failure:
-            is_cancelled = self._cancelled.is_set()
-            error = explained(failure, self._checkpoints, self.plan.name, is_cancelled=is_cancelled)
-            if self._job_end(error).status is JobStatus.FAILED:
-                self._status.publish(events.JobFailing())
-            if error is failure:
-                raise
-            raise error from failure
-        finally:
-            self._is_identified.set()
-            self._commands.close()
-            self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
-            if self._requests is not None:
-                self._requests.close(error)
-            self.close()
-            retention, has_run = self._job.settings.retention, self._status.snapshot.latest is not None
-            discard_checkpoints(self._checkpoints, retention, self.plan.name, error, has_run=has_run)
-            end = self._job_end(error)
-            self._log_fields.epoch = end.epoch or 0
-            self._status.publish(end)
 
     def _job_end(self, error: BaseException | None) -> JobEnd:
         manifest = self.manifest
@@ -552,10 +544,7 @@ class JobManager:
                 self._requests.look(self)
             if self._stop.is_set():
                 break
-            if statistics is None:
-                self._rest(self._idle_seconds())
-            else:
-                self._rest(self._pause_after(statistics))
+            self._rest(self._idle_seconds() if statistics is None else self._pause_after(statistics))
         self._commands.run_all()
         self.complete_commits()
         if self._execution is not None:

@@ -62,9 +62,11 @@ def by_shown_name(metrics: Mapping[MetricKey, N], names: Mapping[str, str]) -> d
     return found
 
 
-def counters_of(manifest: Manifest) -> dict[MetricKey, int]:
-    """The totals of a manifest: of the job, and of each operator and its subtasks."""
+def counters_of(manifest: Manifest | None) -> dict[MetricKey, int]:
+    """The totals of a manifest, if there is one: of the job, and of each operator and its subtasks."""
     found: dict[MetricKey, int] = {}
+    if manifest is None:
+        return found
     for name, total in manifest.counters.items():
         found[MetricKey("", None, name)] = total
     for uid, of_operator in manifest.operator_counters.items():

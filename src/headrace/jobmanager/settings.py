@@ -177,20 +177,16 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
-        reactive=_reactive(configuration),
+        reactive=None
+        if configuration.get(options.SCHEDULER_MODE) is None
+        else ReactiveSettings(
+            configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
+        ),
         autoscaler=_autoscaler(configuration),
         start=start,
         uids=UidMapping(configuration.get(options.UID_MAPPING)) if start is None else SAME_UIDS,
         savepoint_directory=configuration.get(options.SAVEPOINT_DIR),
         job_id=configuration.get(options.FIXED_JOB_ID),
-    )
-
-
-def _reactive(configuration: Configuration) -> ReactiveSettings | None:
-    if configuration.get(options.SCHEDULER_MODE) is None:
-        return None
-    return ReactiveSettings(
-        configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
     )
 
 

@@ -102,25 +102,21 @@ class CommitCoordinator:
     def start(self) -> None:
         """Commit what was to be committed before; raises as :meth:`drain`."""
         self._enqueue([partial(self._commit, commit) for commit in self._unacknowledged])
-        self.hold_back()
+        self.drain(MAX_PENDING_EPOCHS)
 
     def submit(self, commits: Sequence[PendingCommit]) -> None:
-        """The manifest that holds these exists: have them committed; :meth:`hold_back` comes before the next epoch."""
+        """The manifest that holds these exists: have them committed."""
         with self._lock:
             self._unacknowledged.extend(commits)
         self._enqueue([partial(self._commit, commit) for commit in commits])
-
-    def hold_back(self) -> None:
-        """Wait while too many epochs are pending: sinks are slower than the job. Raises as :meth:`drain`."""
-        self._wait(MAX_PENDING_EPOCHS)
 
     def check(self) -> None:
         """Raise what a commit failed with."""
         if self._failure is not None:
             raise self._failure
 
-    def drain(self) -> None:
-        """Wait until everything is committed.
+    def drain(self, most: int = 0) -> None:
+        """Wait until everything is committed, but for ``most`` epochs.
 
         Raises:
             CommitRefusedError: when a commit was refused for good.
@@ -128,7 +124,13 @@ class CommitCoordinator:
             UserFunctionError: when a committer raised something else.
             JobCancelledError: when the job is cancelled while this waits.
         """
-        self._wait(0)
+        with self._lock:
+            while self._waiting_epochs > most and self._failure is None and not self._cancelled.is_set():
+                self._lock.wait(_LOOK_SECONDS)
+            is_over = self._waiting_epochs <= most
+        self.check()
+        if not is_over:
+            raise JobCancelledError(f"the job was cancelled during {self._doing}")
 
     def recover(self, in_progress: Mapping[str, object]) -> None:
         """After everything pending is committed: let sinks check what is in progress, and remove what attempts left."""
@@ -179,16 +181,6 @@ class CommitCoordinator:
             with self._lock:
                 self._waiting_epochs += 1
                 self._work.put(steps)
-
-    def _wait(self, most: int) -> None:
-        """Wait until so many epochs are pending at most."""
-        with self._lock:
-            while self._waiting_epochs > most and self._failure is None and not self._cancelled.is_set():
-                self._lock.wait(_LOOK_SECONDS)
-            is_over = self._waiting_epochs <= most
-        self.check()
-        if not is_over:
-            raise JobCancelledError(f"the job was cancelled during {self._doing}")
 
     def _run(self) -> None:
         while (steps := self._work.get()) is not None:

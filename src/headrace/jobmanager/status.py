@@ -154,10 +154,39 @@ class JobSnapshot:
         """The job after something has happened at a time; unchanged when it had ended before."""
         if self.status.is_terminal_state():
             return self
-        return self._changed(event, time)._held_after(event)._moved(event, time)
+        return self._changed(event, time)._moved(event, time)
 
     def _changed(self, event: JobEvent, time: int) -> JobSnapshot:
-        after = self._begun(event, time)
+        match event:
+            case RuntimeStarting():
+                after = replace(self, starting=event.what)
+            case RuntimeStarted():
+                after = replace(self, runtime=event, starting="")
+            case JobIdentified():
+                after = replace(self, job_id=event.job_id)
+            case JobStart():
+                after = replace(
+                    self,
+                    job_id=event.job_id,
+                    start=event,
+                    plan=event.plan,
+                    workload=Workload().after(Reading(time, event.operator_counters, {})),
+                    restored=None if event.restored_epoch is None else time,
+                )
+            case FailuresRecorded():
+                after = replace(self, failures=event.failures)
+            case JobRestart():
+                after = self._after_restart(event, time)
+            case SavepointStatus():
+                after = replace(self, savepoints=self._savepoints_after(event, time))
+            case JobEnd():
+                after = replace(self, end=event, running=None, held=None)
+            case _:
+                after = self._with_epoch(event, time)
+        return after
+
+    def _with_epoch(self, event: JobEvent, time: int) -> JobSnapshot:
+        after = self
         match event:
             case EpochStarted():
                 after = replace(self, running=replace(event, time=time))
@@ -166,35 +195,12 @@ class JobSnapshot:
             case CommitsAcknowledged() if self.latest is not None:
                 after = replace(self, latest=replace(self.latest, epoch=event.epoch, pending=event.pending))
             case EpochFailed():
-                after = replace(self, failure=event, failed=self.failed + 1, running=None)
-            case FailuresRecorded():
-                after = replace(self, failures=event.failures)
-            case JobRestart():
-                after = self._after_restart(event, time)
-            case SavepointStatus():
-                after = replace(self, savepoints=self._savepoints_after(event, time))
-            case JobEnd():
-                after = replace(self, end=event, running=None)
+                after = replace(self, failure=event, failed=self.failed + 1, running=None, held=None)
+            case EpochHeld():
+                after = replace(self, held=event)
+            case EpochReleased():
+                after = replace(self, held=None)
         return after
-
-    def _begun(self, event: JobEvent, time: int) -> JobSnapshot:
-        match event:
-            case RuntimeStarting():
-                return replace(self, starting=event.what)
-            case RuntimeStarted():
-                return replace(self, runtime=event, starting="")
-            case JobIdentified():
-                return replace(self, job_id=event.job_id)
-            case JobStart():
-                return replace(
-                    self,
-                    job_id=event.job_id,
-                    start=event,
-                    plan=event.plan,
-                    workload=Workload().after(Reading(time, event.operator_counters, {})),
-                    restored=None if event.restored_epoch is None else time,
-                )
-        return self
 
     def _after_epoch(self, epoch: EpochStatistics) -> JobSnapshot:
         records = self.records + epoch.records
@@ -230,13 +236,6 @@ class JobSnapshot:
             running=None,
             resumptions=(*self.resumptions, resumption)[-_RESUMPTIONS_KEPT:],
         )
-
-    def _held_after(self, event: JobEvent) -> JobSnapshot:
-        if isinstance(event, EpochHeld):
-            return replace(self, held=event)
-        if self.held is not None and isinstance(event, EpochReleased | EpochFailed | JobEnd):
-            return replace(self, held=None)
-        return self
 
     def _savepoints_after(self, event: SavepointStatus, time: int) -> tuple[SavepointStatus, ...]:
         others = tuple(each for each in self.savepoints if each.number != event.number)
@@ -344,12 +343,7 @@ def _log(event: JobEvent, job: JobSnapshot) -> None:
         case JobRestart():
             logger.info("job %r goes on from epoch %d", job.name, event.epoch)
         case JobEnd():
-            _log_end(event, job)
-
-
-def _log_end(end: JobEnd, job: JobSnapshot) -> None:
-    how = str(end) if job.start is not None else "did not start"
-    if end.error is None or isinstance(end.error, JobCancelledError):
-        logger.info("job %r %s", job.name, how)
-    else:
-        logger.info("job %r %s: %s: %s", job.name, how, type(end.error).__name__, end.error)
+            how = str(event) if job.start is not None else "did not start"
+            failure = None if isinstance(event.error, JobCancelledError) else event.error
+            why = "" if failure is None else f": {type(failure).__name__}: {failure}"
+            logger.info("job %r %s%s", job.name, how, why)
