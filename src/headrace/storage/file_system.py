@@ -183,7 +183,7 @@ class FileSystem(ABC):
         """The names of all that is in a folder; as :meth:`list_folder`."""
         return [entry.name for entry in self.list_folder(folder)]
 
-    def walk(self, folder: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, Entry]]:
+    def walk(self, folder: str, enter: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Entry]]:
         """The paths of all files below a folder, with what listings tell of them.
 
         A folder that is missing or may not be looked into (``lost+found``, say) hides nothing of the job's. Links to
@@ -191,7 +191,7 @@ class FileSystem(ABC):
 
         Args:
             folder: the folder.
-            enter: tells by its name whether a folder is looked into.
+            enter: tells by its name whether a folder is looked into; all are when left out.
         """
         try:
             entries = self.list_folder(folder)
@@ -200,7 +200,7 @@ class FileSystem(ABC):
         for entry in entries:
             path = f"{folder}/{entry.name}"
             if entry.kind is EntryKind.FOLDER:
-                if enter(entry.name):
+                if enter is None or enter(entry.name):
                     yield from self.walk(path, enter)
             elif entry.kind is not EntryKind.LINK or not self._leads_to_folder(path):
                 yield path, entry

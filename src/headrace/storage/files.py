@@ -153,7 +153,7 @@ class FileStore:
     # --- folders that are only the beginnings of names ---------------------------------------------------------------
 
     def _is_prefix(self, within: str) -> bool:
-        return self.file_system.is_flat and any(True for _ in self.file_system.walk(within, lambda _: True))
+        return self.file_system.is_flat and any(True for _ in self.file_system.walk(within))
 
     def _find_by_prefix(self, path: str, within: str) -> Iterator[FileStatus]:
         if self.is_pattern(path):
@@ -168,7 +168,7 @@ class FileStore:
 
     def _with_prefix(self, prefix: str, is_meant: Callable[[list[str]], bool]) -> Iterator[FileStatus]:
         """The files below a prefix that hold something, and whose names from there on are meant."""
-        for path, entry in self.file_system.walk(prefix, lambda _: True):
+        for path, entry in self.file_system.walk(prefix):
             if entry.size and is_meant(path[len(prefix) + 1 :].split("/")):
                 yield from self._with_content(path, entry)
 

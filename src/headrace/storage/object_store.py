@@ -295,7 +295,7 @@ class ObjectStore(RemoteFileSystem):
             found = obstore.list_with_delimiter(self._client(), _key(folder) or None)
         return found["objects"], found["common_prefixes"]
 
-    def walk(self, folder: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, Entry]]:
+    def walk(self, folder: str, enter: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Entry]]:
         import obstore
 
         key = _key(folder)
@@ -303,7 +303,8 @@ class ObjectStore(RemoteFileSystem):
         with translated(self.locate(folder)):
             for entries in obstore.list(self._client(), key or None):
                 for entry in entries:
-                    if all(map(enter, entry["path"][start:].split("/")[:-1])):
+                    folders = entry["path"][start:].split("/")[:-1]
+                    if enter is None or all(map(enter, folders)):
                         yield f"/{entry['path']}", _entry(entry)
 
     # --- reading -----------------------------------------------------------------------------------------------------

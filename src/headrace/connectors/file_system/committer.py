@@ -135,7 +135,8 @@ class FileCommitter(Committer):
         self._made = self._assemble_in_tasks(parts) if self._tasks > 1 else {}
         found = [name for name, part in parts if not self._publish_once(part, name, epoch)]
         self._file_system.make_durable([name for name, _ in parts])
-        self._staging.confirm(found)
+        if found:
+            self._staging.confirm(found)
         # Only now: if they were gone and the part was not there after a power failure, it was lost
         for _, part in parts:
             for chunk in part.chunks:

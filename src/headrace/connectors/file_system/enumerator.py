@@ -445,9 +445,20 @@ class FileEnumerator(SplitEnumerator):
         return self._journal.reference()
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
-        if SPLIT in positions:
-            self._consume(positions[SPLIT][0])
-            self._journal.manifest_written()
+        if SPLIT not in positions:
+            return
+        known = self._known
+        count = max(positions[SPLIT][0] - known.first, 0)
+        done = known.pending[:count]  # read for good
+        del known.pending[:count]
+        known.first += count
+        for status in done:
+            self._pending_bytes -= status.size
+            self._planned.pop(status.path, None)
+            known.consumed[status.path] = status
+        if self._is_watching:
+            self._forget()
+        self._journal.manifest_written()
 
     def _file_at(self, ordinal: int) -> PlannedRange | None:
         index = ordinal - self._known.first
@@ -524,20 +535,6 @@ class FileEnumerator(SplitEnumerator):
         for status in files:
             self._pending_bytes += status.size
             self._seen[status.path] = status
-
-    def _consume(self, ordinal: int) -> None:
-        """Count all files before ``ordinal`` as read for good."""
-        known = self._known
-        count = max(ordinal - known.first, 0)
-        done = known.pending[:count]
-        del known.pending[:count]
-        known.first += count
-        for status in done:
-            self._pending_bytes -= status.size
-            self._planned.pop(status.path, None)
-            known.consumed[status.path] = status
-        if self._is_watching:
-            self._forget()
 
     def _forget(self) -> None:
         """Drop the files that are beyond the horizon.

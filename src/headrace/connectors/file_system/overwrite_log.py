@@ -69,7 +69,7 @@ class OverwriteLog:
             CommitRefusedError: when it is damaged, or a file that it names is gone.
             OSError: on a passing fault, or when the user may not write here.
         """
-        while number := self._newest():
+        while number := max(self._numbers(), default=0):
             try:
                 entry = self._read(number)
             except FileNotFoundError:  # it has been replaced by a newer one
@@ -120,7 +120,7 @@ class OverwriteLog:
         self.file_system.put(self._path(number), [to_checked_bytes(entry._replace(removed=[], published={}))])
 
     def _check(self, number: int, source: str, target: str) -> None:
-        if self.file_system.stat(target) is None and self._newest() == number:
+        if self.file_system.stat(target) is None and number == max(self._numbers(), default=0):
             raise CommitRefusedError(
                 f"{self.file_system.locate(target)} cannot be published: {source} is missing, which "
                 f"{self.file_system.locate(self._path(number))} names; put it back"
@@ -138,6 +138,3 @@ class OverwriteLog:
             return [int(name[:-5]) for name in self.file_system.names(self._folder) if _ENTRY.fullmatch(name)]
         except (FileNotFoundError, NotADirectoryError):
             return []
-
-    def _newest(self) -> int:
-        return max(self._numbers(), default=0)

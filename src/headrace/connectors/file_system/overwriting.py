@@ -85,7 +85,7 @@ class OverwritingCommitter(FileCommitter):
             self.commit_partitions(sorted({part.bucket for part in files.parts}))
 
     def finish(self) -> None:
-        for path, _ in self._file_system.walk(self._assembled, lambda _: True):
+        for path, _ in self._file_system.walk(self._assembled):
             self._file_system.remove(path)
         for folder in (*self._file_system.folders(self._assembled), self._assembled):
             self._file_system.remove_folder(folder)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, Literal, NamedTuple, Self, TypeVar
 
 from headrace.common.builder import Builder
@@ -325,20 +325,17 @@ class FilePreCommit(PreCommit):
                 before = waiting[key].chunks if key in waiting else ()
                 waiting[key] = part._replace(chunks=before + part.chunks)  # the form is that of the program now
         for _, part in sorted(waiting.items(), key=itemgetter(0)):
-            runs, rest = self._runs(part.chunks, now)
-            if rest and ends(part.bucket):
+            runs, rest = _cut(part.chunks, lambda size: self.policy.is_complete(size, now, now, now))  # by size alone
+            if rest and (ends(part.bucket) or self._is_complete(rest, now)):
                 runs, rest = [*runs, rest], []
             complete += [part._replace(chunks=tuple(chunks), is_complete=True) for chunks in runs]
             if rest:
                 still.append(part._replace(chunks=tuple(rest)))
         return complete, still
 
-    def _runs(self, chunks: Sequence[PartChunk], now: int) -> tuple[list[list[PartChunk]], list[PartChunk]]:
-        """Chunks that are complete parts, and those of the part that grows."""
-        runs, rest = _cut(chunks, lambda size: self.policy.is_complete(size, now, now, now))  # by size alone
-        if rest and self.policy.is_complete(sum(c.size for c in rest), rest[0].written, rest[-1].written, now):
-            return [*runs, rest], []
-        return runs, rest
+    def _is_complete(self, chunks: Sequence[PartChunk], now: int) -> bool:
+        size = sum(map(attrgetter("size"), chunks))
+        return self.policy.is_complete(size, chunks[0].written, chunks[-1].written, now)
 
     def _compacted(
         self, epochs: int, parts: list[PartFile], is_last: bool

@@ -102,10 +102,6 @@ class OutputFileConfig:
         """The end of the names; empty where it is left to the format."""
         return self.part_suffix or ""
 
-    def with_default_suffix(self, suffix: str) -> OutputFileConfig:
-        """This configuration, with a suffix where none was chosen."""
-        return replace(self, part_suffix=suffix) if self.part_suffix is None else self
-
 
 @dataclass(frozen=True)
 class Publishing:
@@ -125,11 +121,6 @@ class Publishing:
     is_whole: bool = False
     overwrites: tuple[str, ...] | None = None
     partitions: PartitionCommit | None = None
-
-    @property
-    def joins_chunks(self) -> bool:
-        """Return whether a file may be made of several chunks."""
-        return self.policy.merges or self.compaction is not None
 
 
 _PUBLISHING: Final = frozenset(field.name for field in fields(Publishing))
@@ -179,11 +170,11 @@ class FileSink(Sink[T_contra]):
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner or BY_HOUR
-        self._joins_chunks = publishing.joins_chunks
+        self._joins_chunks = publishing.policy.merges or publishing.compaction is not None
         if self._joins_chunks and isinstance(factory, EncodedFiles):
             factory = factory.without_header()
         self._factory = factory
-        self._config = config.with_default_suffix(factory.suffix)
+        self._config = replace(config, part_suffix=factory.suffix) if config.part_suffix is None else config
         self._publishing = publishing
         self.dead_letter = dead_letter
 

@@ -187,7 +187,7 @@ class Staging:
     def written_before(self, generation: int) -> list[str]:
         """The chunks that were written, or begun, by older generations."""
         found = []
-        for path, entry in self.file_system.walk(self.chunk_folder(), lambda _: True):
+        for path, entry in self.file_system.walk(self.chunk_folder()):
             chunk = _OF_GENERATION.fullmatch(entry.name)
             if chunk is not None and int(chunk[1]) < generation:
                 found.append(path)
@@ -241,13 +241,11 @@ class Staging:
         """Return when files that have their names will keep them, although no call has answered that it gave these.
 
         Args:
-            found: the files; ``make_durable`` was called for them.
+            found: the files, at least one; ``make_durable`` was called for them.
 
         Raises:
             OSError: when that cannot be told, or one is gone.
         """
-        if not found:
-            return
         self.file_system.settle(found[0].rpartition("/")[0])
         for path in found:  # the server that has answered may be another one than that which published them
             if self.size(path) is None:
@@ -384,20 +382,18 @@ class FileSinkWriter(SinkWriter):
         encode_or_reject(writer.add_batch, batch, context.reject)
 
     def prepare_commit(self) -> Sequence[Json]:
-        parts = [self._finish(bucket, *opened) for bucket, opened in sorted(self._open.items())]
-        hidden = [self._staging.hidden(part.bucket, part.chunks[0]) for part in parts]
+        context, epoch, parts, hidden = self._context, self._epoch, list[PartFile](), list[str]()
+        for bucket, (file, writer) in sorted(self._open.items()):
+            writer.finish()
+            size, digest = file.finish()
+            chunk = PartChunk(epoch.number, context.generation, context.subtask, epoch.processing_time, digest, size)
+            hidden.append(self._staging.hidden(bucket, chunk))
+            file.keep(hidden[-1])
+            form = self._form if writer.can_be_joined else self._form._replace(kind=None)
+            parts.append(PartFile(bucket, (chunk,), form, self._are_complete))
         self._staging.file_system.make_durable(hidden)
         self._open.clear()
         return parts
-
-    def _finish(self, bucket: str, file: StagedFile, writer: BulkWriter) -> PartFile:
-        context, epoch = self._context, self._epoch
-        writer.finish()
-        size, digest = file.finish()
-        chunk = PartChunk(epoch.number, context.generation, context.subtask, epoch.processing_time, digest, size)
-        file.keep(self._staging.hidden(bucket, chunk))
-        form = self._form if writer.can_be_joined else self._form._replace(kind=None)
-        return PartFile(bucket, (chunk,), form, self._are_complete)
 
     def abort(self) -> None:
         for file, _ in self._open.values():

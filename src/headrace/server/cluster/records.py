@@ -134,7 +134,7 @@ class RunRecord:
     def remove(self) -> None:
         """Remove all of it, once it has ended; what says that it has goes last, so that nobody starts it again."""
         system, last = self.folder.file_system, [f"{self.folder.path}/{name}" for name in (JOB, END)]
-        files = [path for path, _ in system.walk(self.folder.path, lambda _: True)]
+        files = [path for path, _ in system.walk(self.folder.path)]
         system.remove_all([path for path in files if path not in last])
         for path in last:
             system.remove(path)

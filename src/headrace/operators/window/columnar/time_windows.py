@@ -182,7 +182,6 @@ class AlignedWindowOperator(KeyedOperator):
         if late is not None and keeps_contents(self._mode):
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
-
     def _judged(self, batch: KeyedBatch) -> tuple[Assignment, Assignment]:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
         pairs = self._assigner.assign(batch.timestamps)
