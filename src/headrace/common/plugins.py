@@ -141,6 +141,11 @@ class PluginGroup(Generic[P]):
             ) from error
 
 
+def installed_in(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name, of which nothing is imported."""
+    return {entry.name: entry for entry in _installed(group)}
+
+
 def _installed(group: str) -> EntryPoints:
     """The entry points of a group, looked up again when the path or one of its folders has changed."""
     return _entry_points(group, tuple((place, _modified(place)) for place in sys.path))

@@ -194,7 +194,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
             "WatermarkSpec HiveCatalog JdbcCatalog",
             _CATALOG,
         ),
-        "Procedure": Missing("SQ-48", "call a function of Python before the statements"),
+        "Procedure": Missing("SQ-48", "write a function with annotations: TableEnvironment.create_procedure()"),
     },
     "table.functions": _each(
         "AvgAggFunction Count1AggFunction CountAggFunction DecimalSum0AggFunction FirstValueAggFunction "
@@ -257,7 +257,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             _MODELS,
         ),
         **_each("list_full_modules list_modules load_module unload_module use_modules", _MODULES),
-        "list_materialized_tables": Missing("SQ-54", "write INSERT INTO, which keeps a table up to date as well"),
         **_each(
             "create_catalog get_catalog register_catalog",
             _CATALOG,

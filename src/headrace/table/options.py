@@ -6,7 +6,7 @@ import difflib
 from typing import Any, Final
 
 from headrace.common.call_site import warn_caller
-from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer, location
+from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer, location, positive_duration
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import RUNTIME_MODE
@@ -144,6 +144,37 @@ FORCE_RECOMPILE: Final = ConfigOption(
     "Whether COMPILE PLAN replaces a plan, by one that goes on with its state.",
 )
 
+FRESHNESS_THRESHOLD: Final = ConfigOption(
+    "materialized-table.refresh-mode.freshness-threshold",
+    positive_duration,
+    1_800_000,
+    "From which freshness on a materialized table is refreshed as a whole, where it does not say how.",
+)
+CONTINUOUS_FRESHNESS: Final = ConfigOption(
+    "materialized-table.default-freshness.continuous",
+    positive_duration,
+    180_000,
+    "The freshness of materialized tables that say none, and are refreshed continuously.",
+)
+FULL_FRESHNESS: Final = ConfigOption(
+    "materialized-table.default-freshness.full",
+    positive_duration,
+    3_600_000,
+    "The freshness of materialized tables that say none, and are refreshed as a whole.",
+)
+START_MODE: Final = ConfigOption(
+    "materialized-table.default-start-mode",
+    choice("FROM_BEGINNING"),
+    "FROM_BEGINNING",
+    "Where a materialized table begins to read: where its sources say.",
+)
+DISPATCHER: Final = ConfigOption[str | None](
+    "materialized-table.dispatcher",
+    str,
+    None,
+    "The dispatcher that runs the jobs of materialized tables, as HOST:PORT; this program, unless set.",
+)
+
 CATALOG_STORE: Final = ConfigOption(
     "table.catalog-store.kind",
     choice("generic_in_memory", "file"),
@@ -199,6 +230,11 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         STATISTICS,
         JOIN_REORDER,
         FORCE_RECOMPILE,
+        FRESHNESS_THRESHOLD,
+        CONTINUOUS_FRESHNESS,
+        FULL_FRESHNESS,
+        START_MODE,
+        DISPATCHER,
         CATALOG_STORE,
         CATALOG_STORE_PATH,
         RESULT_MODE,
@@ -264,7 +300,7 @@ _CHANGE_RESULTS: Final = frozenset(
 
 def is_of_tables(key: str) -> bool:
     """Return whether a key has a prefix of table options."""
-    return key.startswith(("table.", "sql-client."))
+    return key.startswith(("table.", "sql-client.", "materialized-table."))
 
 
 def check_key(key: str) -> None:

@@ -102,7 +102,7 @@ class SqlClient:
             self.write(HELP)
 
     def wait(self) -> None:
-        """Wait until all jobs that were started have ended.
+        """Wait until all jobs that were started have ended, and no materialized table is refreshed any more.
 
         Raises:
             JobExecutionError: when one has failed.
@@ -110,6 +110,7 @@ class SqlClient:
         jobs, self.jobs = self.jobs, []
         for job in jobs:
             job.get_job_execution_result().result()
+        self.tables.keep_refreshing()
 
     def cancel(self) -> None:
         """End all jobs that were started."""

@@ -128,7 +128,7 @@ class _InsertBinder:
         )
         key = table.primary_key.columns if table.primary_key is not None else ()
         stored = Schema(tuple(column.as_field.materialized() for column in columns))
-        options = with_options(table.options, bound_hints(self.context, self.node.hints))
+        options = with_options(table.connector_options, bound_hints(self.context, self.node.hints))
         return Sink(
             relation,
             path,

@@ -30,7 +30,7 @@ def table_relation(
     metadata = [column for column in table.columns if column.kind is ColumnKind.METADATA]
     read = [*physical, *metadata]
     stored = Schema(tuple(column.as_field.materialized() for column in read))
-    options = with_options(table.options, hints)
+    options = with_options(table.connector_options, hints)
     scan = Scan(
         path,
         stored,

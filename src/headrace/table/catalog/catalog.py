@@ -13,10 +13,12 @@ class Catalog(Protocol):
 
     Attributes:
         keeps_partitions: whether it keeps the partitions that ``ALTER TABLE ... ADD PARTITION`` adds.
+        outlasts_session: whether its objects are there for later sessions.
         default_database: the name of the database that ``USE CATALOG`` makes the current one.
     """
 
     keeps_partitions: bool
+    outlasts_session: bool
     default_database: str
 
     def databases(self) -> list[str]:
@@ -88,6 +90,7 @@ class MemoryCatalog:
     """A catalog in memory, which is lost with its session: ``'type' = 'generic_in_memory'``."""
 
     keeps_partitions = True
+    outlasts_session = False
 
     def __init__(self, default_database: str = DEFAULT_DATABASE) -> None:
         self.default_database = default_database

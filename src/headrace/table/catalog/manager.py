@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, CatalogStore, MemoryCatalog
 from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, CatalogModel, ObjectPath, TableLike
+from headrace.table.catalog.procedures import SYSTEM_DATABASE, NoProcedures, Procedure, Procedures
 
 
 class CatalogManager:
@@ -24,6 +25,8 @@ class CatalogManager:
         descriptions: the options with which catalogs were created.
         models: by path.
         temporary_models: by path; they hide those of the same path.
+        procedures: those of databases, by path; their names are in lower case.
+        system_procedures: those of the database ``sys`` of each catalog.
         modules: the loaded modules of functions, and whether each is in use.
         store: keeps the options with which catalogs were created; None where they are lost with the session.
     """
@@ -38,6 +41,8 @@ class CatalogManager:
         self.descriptions: dict[str, CatalogDescription] = {}
         self.models: dict[ObjectPath, CatalogModel] = {}
         self.temporary_models: dict[ObjectPath, CatalogModel] = {}
+        self.procedures: dict[ObjectPath, Procedure] = {}
+        self.system_procedures: Procedures = NoProcedures()
         self.modules: dict[str, bool] = {"core": True}
         self.store: CatalogStore | None = None
 
@@ -124,3 +129,19 @@ class CatalogManager:
             return temporary
         catalog = self.catalogs.get(path.catalog)
         return None if catalog is None else catalog.function(path.database, path.name)
+
+    def procedure_names(self, catalog: str, database: str) -> list[str]:
+        """The names of the procedures of a database, sorted."""
+        own = {path.name for path in self.procedures if path[:2] == (catalog, database)}
+        return sorted(own.union(self.system_procedures.names() if database.lower() == SYSTEM_DATABASE else ()))
+
+    def procedure(self, path: ObjectPath) -> Procedure | None:
+        """The procedure at a path.
+
+        Raises:
+            InvalidProgramError: when it cannot be imported, or is no procedure.
+        """
+        found = self.procedures.get(path._replace(name=path.name.lower()))
+        if found is None and path.database.lower() == SYSTEM_DATABASE and path.catalog in self.catalogs:
+            return self.system_procedures.get(path.name)
+        return found

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from headrace.common.logical_types import LogicalType
+from headrace.table.catalog.materialization import Materialization, is_of_partitions
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 
 
@@ -97,6 +98,7 @@ class CatalogTable:
     Attributes:
         options: the options of ``WITH``, in their order.
         partitions: those that ALTER TABLE has added, as the names and values of their columns.
+        materialization: the query that fills a materialized table, and its refresh; None for other tables.
         inline: the source of the rows of a table without a connector; such a table is temporary.
     """
 
@@ -108,6 +110,7 @@ class CatalogTable:
     partition_keys: tuple[str, ...] = ()
     distribution: Distribution | None = None
     partitions: tuple[tuple[tuple[str, str], ...], ...] = ()
+    materialization: Materialization | None = None
     inline: Any = field(default=None, compare=False)
 
     @property
@@ -122,6 +125,13 @@ class CatalogTable:
     def option(self, key: str) -> str | None:
         """The value of an option."""
         return next((value for name, value in self.options if name == key), None)
+
+    @property
+    def connector_options(self) -> tuple[tuple[str, str], ...]:
+        """The options without those that say how a materialized table is refreshed."""
+        if self.materialization is None:
+            return self.options
+        return tuple((key, value) for key, value in self.options if not is_of_partitions(key))
 
     def with_options(self, changes: dict[str, str]) -> "CatalogTable":
         """The table with some options changed or added; new ones come last."""

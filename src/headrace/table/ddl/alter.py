@@ -8,7 +8,7 @@ from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath, PrimaryKey
 from headrace.table.ddl.columns import TableBinder, check_time
-from headrace.table.ddl.tables import view_of, without_watermark
+from headrace.table.ddl.tables import refuse_materialized, view_of, without_watermark
 from headrace.table.functions.types import to_external
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.parse.parser import parse_expression
@@ -29,6 +29,7 @@ def check_altered(context: BindContext, node: sql.Alter) -> None:
     is_missing = found is None and node.if_exists
     if not is_missing and not isinstance(found, CatalogTable if node.kind is sql.ObjectKind.TABLE else CatalogView):
         raise context.missing_table(node.path, path, node.kind.value.lower())
+    refuse_materialized(context, node.path, found, "ALTER")
 
 
 def alter_table(context: BindContext, node: sql.Alter) -> None:
@@ -47,11 +48,19 @@ def alter_table(context: BindContext, node: sql.Alter) -> None:
     if isinstance(node.action, sql.AddPartitions) and not catalog.keeps_partitions:
         reason = f"catalog '{path.catalog}' keeps no partitions"
         raise context.unplanned(node.action, reason, "Leave it out: INSERT adds them.")
-    rule = _RULES.get(type(node.action))
+    catalog.put_table(path.database, path.name, altered(context, table, node.action))
+
+
+def altered(context: BindContext, table: CatalogTable, action: sql.AlterAction) -> CatalogTable:
+    """The table after an action on its columns, keys, partitions or options.
+
+    Raises:
+        SqlValidationError: when it is not possible.
+    """
+    rule = _RULES.get(type(action))
     if rule is None:
-        raise context.error(node.action, f"ALTER TABLE has no such action: {type(node.action).__name__}")
-    changed = rule(_Alteration(context, table), node.action)
-    catalog.put_table(path.database, path.name, _resolved(context, node.action, changed))
+        raise context.error(action, f"ALTER TABLE has no such action: {type(action).__name__}")
+    return _resolved(context, action, rule(_Alteration(context, table), action))
 
 
 def _resolved(context: BindContext, node: SqlNode, table: CatalogTable) -> CatalogTable:

@@ -12,7 +12,7 @@ from headrace.table.bind.statements import bind_insert_into, bind_query
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.connectors.table_sink import Staging
-from headrace.table.ddl import alter, modules, objects, show, tables
+from headrace.table.ddl import alter, materialized, modules, objects, procedures, show, tables
 from headrace.table.ddl.result import OK, StatementResult
 from headrace.table.logical.relations import Sink
 from headrace.table.parse.tree import definitions as sql
@@ -41,12 +41,13 @@ _ALTERS: Final[dict[ObjectKind, Callable[[BindContext, sql.Alter], None]]] = {
 def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None:
     """Execute a DDL statement; None for another statement.
 
-    ``CREATE TABLE ... AS`` is excluded, since it starts a job: see :func:`bind_table_as`.
+    What starts or stops a job is excluded: ``CREATE TABLE ... AS``, see :func:`bind_table_as`, and statements on
+    materialized tables.
 
     Raises:
         SqlValidationError: when an object does not exist, or exists already.
     """
-    if isinstance(node, sql.CreateTable) and node.query is not None:
+    if _is_of_jobs(node):
         return None
     if isinstance(node, sql.Drop | sql.Alter):
         rules: dict[ObjectKind, Callable[..., None]] = _DROPS if isinstance(node, sql.Drop) else _ALTERS
@@ -64,6 +65,13 @@ def execute_ddl(context: BindContext, node: Statement) -> StatementResult | None
         return None
     change(context, node)
     return OK
+
+
+def _is_of_jobs(node: Statement) -> bool:
+    """Return whether a statement starts or stops a job."""
+    if isinstance(node, sql.Drop | sql.Alter):
+        return node.kind is ObjectKind.MATERIALIZED_TABLE
+    return isinstance(node, sql.CreateTable) and node.query is not None
 
 
 def validate_ddl(context: BindContext, node: Statement) -> None:
@@ -111,15 +119,11 @@ def _validate_database(context: BindContext, node: sql.CreateDatabase | st.UseDa
     objects.check_database_name(context, node.database)
 
 
-def _validate_call(context: BindContext, node: st.CallProcedure) -> None:
-    raise context.error(node, f"procedure '{node.call.function}' does not exist: no catalog has procedures")
-
-
 def _validate_alter(context: BindContext, node: sql.Alter) -> None:
     if node.kind is ObjectKind.CONNECTION:
         _refuse_connections(context, node)
-    elif node.kind is ObjectKind.MATERIALIZED_TABLE and isinstance(node.action, sql.SetQuery):
-        raise context.error(node.path, f"materialized table '{node.path}' does not exist")
+    elif node.kind is ObjectKind.MATERIALIZED_TABLE:
+        materialized.check_altered_materialized(context, node)
     elif node.kind is ObjectKind.FUNCTION:
         objects.check_altered_function(context, node)
     elif node.kind is ObjectKind.CATALOG:
@@ -138,7 +142,7 @@ def _validate_alter(context: BindContext, node: sql.Alter) -> None:
 _VALIDATIONS: Final[dict[type, Callable[[BindContext, Any], object]]] = {
     sql.CreateTable: _validate_table,
     sql.CreateView: lambda context, node: tables.view_of(context, node.query, node),
-    sql.CreateMaterializedTable: objects.check_materialized,
+    sql.CreateMaterializedTable: materialized.materialized_table,
     sql.CreateConnection: _refuse_connections,
     sql.CreateFunction: lambda context, node: objects.language_of(context, node, node.language),
     sql.CreateModel: objects.check_model,
@@ -148,7 +152,7 @@ _VALIDATIONS: Final[dict[type, Callable[[BindContext, Any], object]]] = {
     sql.Alter: _validate_alter,
     sql.Drop: _validate_drop,
     st.AnalyzeTable: tables.check_analyzed,
-    st.CallProcedure: _validate_call,
+    st.CallProcedure: procedures.bound_call,
     st.ShowCreate: _validate_show_create,
     st.UseDatabase: _validate_database,
 }
@@ -169,6 +173,7 @@ _ANSWERS: Final[dict[type, Callable[[BindContext, Any], StatementResult]]] = {
     st.Show: show.show,
     st.ShowCreate: show.show_create,
     st.Describe: show.describe,
+    st.CallProcedure: procedures.call,
 }
 
 
@@ -216,6 +221,8 @@ def bind_table_as(context: BindContext, node: sql.CreateTable) -> CreatedTable |
     assert node.query is not None
     path = tables.path_of(context, node.table)
     there = context.catalogs.table(path) is not None
+    if node.or_replace:
+        tables.refuse_materialized(context, node.table, context.catalogs.table(path), "DROP")
     if node.must_exist and not there:
         advice = "Write CREATE OR REPLACE TABLE."
         raise context.unplanned(node.table, f"table '{path}' does not exist, and cannot be replaced", advice)

@@ -15,7 +15,7 @@ from headrace.common.durable import create_exclusively, make_folder, remove, tar
 from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import LogicalType
 from headrace.table.bind.user_functions import logical_type
-from headrace.table.catalog import objects
+from headrace.table.catalog import materialization, objects
 from headrace.table.catalog.objects import (
     CatalogDescription,
     CatalogFunction,
@@ -25,11 +25,21 @@ from headrace.table.catalog.objects import (
     TableLike,
 )
 from headrace.table.logical.schema import TimeAttribute
+from headrace.table.parse.tree.definitions import RefreshMode
 
 T = TypeVar("T")
 
 _FORMAT: Final = 1
-_ENUMS: Final[dict[str, type[Enum]]] = {kind.__name__: kind for kind in (objects.ColumnKind, TimeAttribute)}
+_ENUMS: Final[dict[str, type[Enum]]] = {
+    kind.__name__: kind
+    for kind in (
+        objects.ColumnKind,
+        TimeAttribute,
+        RefreshMode,
+        materialization.FreshnessUnit,
+        materialization.RefreshStatus,
+    )
+}
 _CLASSES: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
@@ -42,6 +52,9 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         objects.Distribution,
         objects.PrimaryKey,
         objects.WatermarkSpec,
+        materialization.Freshness,
+        materialization.Materialization,
+        materialization.RefreshHandler,
     )
 }
 _DATABASE: Final = "database.json"
@@ -63,6 +76,7 @@ class FileCatalog:
     """
 
     keeps_partitions = False
+    outlasts_session = True
 
     def __init__(self, path: str, default_database: str) -> None:
         self._folder = Path(path).expanduser()

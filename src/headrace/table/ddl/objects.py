@@ -12,19 +12,16 @@ from headrace.table.catalog.objects import (
     CatalogDescription,
     CatalogFunction,
     CatalogModel,
-    CatalogTable,
     Column,
     Database,
     ObjectPath,
 )
 from headrace.table.ddl.columns import TableBinder, options_of
 from headrace.table.ddl.file_catalog import FileCatalog
-from headrace.table.ddl.tables import check_nullable_keys, path_of, view_of
+from headrace.table.ddl.tables import path_of
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree import statements as st
-from headrace.table.parse.tree.expressions import IntervalLiteral
 from headrace.table.parse.tree.node import Name, Path, SqlNode
-from headrace.table.parse.tree.types import TimeUnit
 
 
 def _in_memory(options: Mapping[str, str]) -> Catalog:
@@ -216,6 +213,10 @@ def drop_database(context: BindContext, node: sql.Drop) -> None:
     found = context.catalogs.catalogs[catalog]
     if found.tables(name) and not node.cascade:
         raise context.unplanned(node.path, f"database '{name}' is not empty", "Write CASCADE to drop all in it.")
+    kept = [each for each in found.tables(name) if getattr(found.table(name, each), "materialization", None)]
+    if kept:
+        reason = f"database '{name}' has materialized tables, whose jobs would go on: {', '.join(kept)}"
+        raise context.unplanned(node.path, reason, "DROP MATERIALIZED TABLE each of them first.")
     found.drop_database(name)
 
 
@@ -431,33 +432,3 @@ def alter_model(context: BindContext, node: sql.Alter) -> None:
 
 def _last(path: Path) -> Name:
     return path.names[-1]
-
-
-def check_materialized(context: BindContext, node: sql.CreateMaterializedTable) -> None:
-    """Check the query, the keys and the freshness of a materialized table.
-
-    Raises:
-        SqlValidationError: when one of them is wrong.
-    """
-    columns = view_of(context, node.query).columns
-    known = {column.name: column for column in columns}
-    for name in node.partitioned_by:
-        if name.text not in known:
-            raise context.error(name, f"partition column '{name}' is not in the query", misspelt(name.text, known))
-    check_nullable_keys(context, node.elements, CatalogTable(columns))
-    if isinstance(node.freshness, IntervalLiteral):
-        _check_freshness(context, node, node.freshness)
-
-
-def _check_freshness(context: BindContext, node: sql.CreateMaterializedTable, freshness: IntervalLiteral) -> None:
-    unit, text = freshness.qualifier.first, freshness.text.strip()
-    if unit not in _CYCLES or not text.isdecimal() or int(text) == 0:
-        raise context.error(freshness, "FRESHNESS takes a positive number of SECOND, MINUTE, HOUR or DAY")
-    is_full = node.refresh_mode is sql.RefreshMode.FULL
-    if is_full and _CYCLES[unit] % int(text):
-        reason = f"a full refresh comes at even parts of {_CYCLES[unit]} {unit.value}, and {text} is none"
-        raise context.error(freshness, reason)
-
-
-_CYCLES: Final = {TimeUnit.SECOND: 60, TimeUnit.MINUTE: 60, TimeUnit.HOUR: 24, TimeUnit.DAY: 1}
-"""The units of freshness, and how many of each begin a new cycle."""

@@ -19,6 +19,7 @@ from headrace.table.catalog.objects import (
 from headrace.table.ddl import text
 from headrace.table.ddl.alter import shown, spec_of
 from headrace.table.ddl.objects import existing_database
+from headrace.table.ddl.procedures import procedure_names
 from headrace.table.ddl.result import StatementResult, columns, one_column
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.parse.tree import statements as sql
@@ -108,8 +109,14 @@ def _models(context: BindContext, node: sql.Show) -> list[str]:
 
 
 def _materialized_tables(context: BindContext, node: sql.Show) -> list[str]:
-    _database(context, node)
-    return []  # none can be created
+    catalog, database = _database(context, node)
+    names = context.catalogs.tables(catalog, database)
+    tables = {name: context.catalogs.table(ObjectPath(catalog, database, name)) for name in names}
+    return [name for name, table in tables.items() if _is_materialized(table)]
+
+
+def _is_materialized(table: TableLike | None) -> bool:
+    return isinstance(table, CatalogTable) and table.materialization is not None
 
 
 def _partitions(context: BindContext, node: sql.Show) -> list[str]:
@@ -150,7 +157,7 @@ _LISTS: Final[dict[sql.ShowKind, Callable[[BindContext, sql.Show], StatementResu
     sql.ShowKind.MATERIALIZED_TABLES: _one("materialized table", _materialized_tables),
     sql.ShowKind.FUNCTIONS: _one("function name", _functions),
     sql.ShowKind.USER_FUNCTIONS: _one("function name", _user_functions),
-    sql.ShowKind.PROCEDURES: _one("procedure name", lambda _, __: []),
+    sql.ShowKind.PROCEDURES: _one("procedure name", procedure_names),
     sql.ShowKind.MODELS: _one("model name", _models),
     sql.ShowKind.PARTITIONS: _one("partition name", _partitions),
     sql.ShowKind.MODULES: _one(
@@ -177,6 +184,9 @@ def _create_table(context: BindContext, node: sql.ShowCreate) -> str:
     if isinstance(found, CatalogView):
         advice = "Write SHOW CREATE VIEW."
         raise context.unplanned(node.path, f"'{path}' is a view, and no table", advice)
+    if _is_materialized(found):
+        advice = "Write SHOW CREATE MATERIALIZED TABLE."
+        raise context.unplanned(node.path, f"'{path}' is a materialized table", advice)
     return text.create_table(path, found, is_temporary=path in context.catalogs.temporary)
 
 
@@ -186,6 +196,15 @@ def _create_view(context: BindContext, node: sql.ShowCreate) -> str:
         advice = "Write SHOW CREATE TABLE."
         raise context.unplanned(node.path, f"'{path}' is a table, and no view", advice)
     return text.create_view(path, found, is_temporary=path in context.catalogs.temporary)
+
+
+def _create_materialized_table(context: BindContext, node: sql.ShowCreate) -> str:
+    found, path = _table(context, node.path), context.catalogs.qualify(node.path.texts)
+    if isinstance(found, CatalogView) or found.materialization is None:
+        word = "view" if isinstance(found, CatalogView) else "table"
+        advice = f"Write SHOW CREATE {word.upper()}."
+        raise context.unplanned(node.path, f"'{path}' is a {word}, and no materialized table", advice)
+    return text.create_table(path, found, is_temporary=False)
 
 
 def _create_catalog(context: BindContext, node: sql.ShowCreate) -> str:
@@ -220,6 +239,7 @@ def _create_other(context: BindContext, node: sql.ShowCreate) -> str:
 _CREATES: Final[dict[ObjectKind, Callable[[BindContext, sql.ShowCreate], str]]] = {
     **dict.fromkeys(ObjectKind, _create_other),
     ObjectKind.TABLE: _create_table,
+    ObjectKind.MATERIALIZED_TABLE: _create_materialized_table,
     ObjectKind.VIEW: _create_view,
     ObjectKind.CATALOG: _create_catalog,
     ObjectKind.MODEL: _create_model,

@@ -168,6 +168,8 @@ def like(context: BindContext, node: sql.CreateTable) -> CatalogTable:
     _, base = RelationBinder(QueryBinder(context), None).find(node.like.table)
     if isinstance(base, CatalogView):
         raise context.error(node.like.table, f"'{node.like.table}' is a view, and LIKE takes a table")
+    if base.materialization is not None:
+        raise context.error(node.like.table, f"'{node.like.table}' is a materialized table, and LIKE takes a table")
     strategies = _strategies(context, node.like)
     taken = _taken(base, strategies)
     _check_conflicts(context, node, taken, strategies)
@@ -338,7 +340,12 @@ def drop_table(context: BindContext, node: sql.Drop) -> None:
     if isinstance(temporary, wanted):
         advice = f"Write DROP TEMPORARY {node.kind.value} first."
         raise context.error(node.path, f"temporary {word} '{path}' exists, and hides the permanent one", advice)
-    if isinstance(catalogs.permanent_table(path), wanted):
+    found = catalogs.permanent_table(path)
+    if isinstance(found, CatalogTable) and found.materialization is not None:
+        if not node.if_exists:
+            refuse_materialized(context, node.path, found, "DROP")
+        return
+    if isinstance(found, wanted):
         catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
     elif not node.if_exists:
         if catalogs.table(path) is not None:
@@ -346,3 +353,14 @@ def drop_table(context: BindContext, node: sql.Drop) -> None:
             kind = f"TEMPORARY {other}" if temporary is not None else other
             raise context.error(node.path, f"'{path}' is not a {word}", f"Write DROP {kind}.")
         raise context.missing_table(node.path, path, word)
+
+
+def refuse_materialized(context: BindContext, node: Path, table: TableLike | None, statement: str) -> None:
+    """Refuse a materialized table where a statement is about other tables.
+
+    Raises:
+        SqlValidationError: when it is one.
+    """
+    if isinstance(table, CatalogTable) and table.materialization is not None:
+        reason = f"'{node}' is a materialized table"
+        raise context.error(node, reason, f"Write {statement} MATERIALIZED TABLE.")

@@ -1,5 +1,6 @@
 """``SHOW CREATE``: catalog objects as the statements that create them."""
 
+from headrace.table.catalog.materialization import Materialization
 from headrace.table.catalog.objects import (
     CatalogModel,
     CatalogTable,
@@ -12,14 +13,14 @@ from headrace.table.parse.format import literal, quoted, quoted_path
 
 
 def create_table(path: ObjectPath, table: CatalogTable, *, is_temporary: bool) -> str:
-    """``CREATE TABLE`` of a table."""
+    """``CREATE TABLE`` or ``CREATE MATERIALIZED TABLE`` of a table."""
     parts = [_column(column) for column in table.columns]
     if table.watermark is not None:
         parts.append(f"WATERMARK FOR {quoted(table.watermark.column)} AS {table.watermark.expression}")
     if table.primary_key is not None:
         key = table.primary_key
         parts.append(f"CONSTRAINT {quoted(key.name)} PRIMARY KEY ({_names(key.columns)}) NOT ENFORCED")
-    word = "TEMPORARY TABLE" if is_temporary else "TABLE"
+    word = "TEMPORARY TABLE" if is_temporary else "TABLE" if table.materialization is None else "MATERIALIZED TABLE"
     lines = [f"CREATE {word} {quoted_path(path)} (", ",\n".join(f"  {part}" for part in parts), ")"]
     if table.comment:
         lines.append(f"COMMENT {literal(table.comment)}")
@@ -27,7 +28,19 @@ def create_table(path: ObjectPath, table: CatalogTable, *, is_temporary: bool) -
         lines.append(_distribution(table))
     if table.partition_keys:
         lines.append(f"PARTITIONED BY ({_names(table.partition_keys)})")
-    return "\n".join([*lines, *_options(table.options)]) + "\n"
+    return "\n".join([*lines, *_options(table.options), *_refresh(table.materialization)]) + "\n"
+
+
+def _refresh(materialization: Materialization | None) -> list[str]:
+    if materialization is None:
+        return []
+    refresh = f"FRESHNESS = {materialization.freshness}"
+    return [
+        "START_MODE = FROM_BEGINNING",
+        refresh,
+        f"REFRESH_MODE = {materialization.mode.value}",
+        f"AS {materialization.query}",
+    ]
 
 
 def create_view(path: ObjectPath, view: CatalogView, *, is_temporary: bool) -> str:

@@ -14,6 +14,14 @@ from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.bind.statements import bind_change, bind_insert, bind_query
 from headrace.table.catalog.objects import CatalogTable
 from headrace.table.ddl import CreatedTable, bind_table_as, execute_ddl, planned_table_as, validate_ddl
+from headrace.table.ddl.columns import options_of
+from headrace.table.ddl.materialized import (
+    PLANNED_ACTIONS,
+    altered_materialized,
+    existing_materialized,
+    new_materialized_table,
+    refreshed_partition,
+)
 from headrace.table.ddl.result import OK
 from headrace.table.environment.compiled_plan import (
     PlanReference,
@@ -30,7 +38,16 @@ from headrace.table.logical.relations import Relation
 from headrace.table.options import check_key
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
-from headrace.table.parse.tree.definitions import CreateTable, Statement
+from headrace.table.parse.tree.definitions import (
+    Alter,
+    CreateMaterializedTable,
+    CreateTable,
+    Drop,
+    Refresh,
+    Resume,
+    Statement,
+    Suspend,
+)
 from headrace.table.parse.tree.statements import DescribeJob, StopJob
 
 if TYPE_CHECKING:
@@ -238,6 +255,42 @@ def _change(tables: TableEnvironment, statement: sql.Delete | sql.Update | sql.T
     raise context.unplanned(statement.table, f"{what} '{statement.table}' does not support {_words(statement)}", advice)
 
 
+def _create_materialized(
+    tables: TableEnvironment, statement: CreateMaterializedTable, source: SqlSource
+) -> TableResult:
+    path, table, before = new_materialized_table(tables.bind_context(source), statement)
+    if before is None:
+        tables.materialized.create(path, table)
+    else:
+        tables.materialized.alter(path, before, table)
+    return done()
+
+
+def _alter_materialized(tables: TableEnvironment, statement: Alter, source: SqlSource) -> TableResult:
+    context = tables.bind_context(source)
+    action = statement.action
+    is_planned = isinstance(action, PLANNED_ACTIONS)
+    path, table = existing_materialized(context, statement.path, is_planned=is_planned)
+    if isinstance(action, Refresh):
+        return tables.materialized.refresh(path, table, refreshed_partition(context, action, table))
+    if isinstance(action, Suspend):
+        tables.materialized.suspend(path, table)
+    elif isinstance(action, Resume):
+        tables.materialized.resume(path, table, options_of(action.options))
+    else:
+        tables.materialized.alter(path, table, altered_materialized(context, statement, table))
+    return done()
+
+
+def _drop_materialized(tables: TableEnvironment, statement: Drop, source: SqlSource) -> TableResult:
+    context = tables.bind_context(source)
+    found = context.catalogs.table(context.catalogs.qualify(statement.path.texts))
+    if statement.if_exists and getattr(found, "materialization", None) is None:
+        return done()
+    tables.materialized.drop(*existing_materialized(context, statement.path))
+    return done()
+
+
 def _set(tables: TableEnvironment, statement: sql.SetOption, _: SqlSource) -> TableResult:
     config = tables.get_config()
     if statement.option is None:
@@ -271,4 +324,7 @@ _EXECUTIONS: Final[dict[type[Statement], Execution]] = {
     sql.DescribeJob: lambda _, statement, __: describe_job(statement),
     sql.StopJob: lambda _, statement, __: stop_job(statement),
     CreateTable: _create_table_as,
+    CreateMaterializedTable: _create_materialized,
+    Alter: _alter_materialized,
+    Drop: _drop_materialized,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.logical_types import LogicalType
-from headrace.common.options import PIPELINE_NAME, RUNTIME_MODE, RuntimeExecutionMode
+from headrace.common.options import OPTIONS, PIPELINE_NAME, RUNTIME_MODE, RuntimeExecutionMode
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.graph.specs import SinkSpec
 from headrace.graph.stream_graph import StreamGraph
@@ -29,6 +30,9 @@ from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference
 from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.explain import explained
 from headrace.table.environment.local_tables import table_of_elements, table_of_pandas
+from headrace.table.environment.materialized_tables import MaterializedTables
+from headrace.table.environment.procedures import SystemProcedures, procedure_of
+from headrace.table.environment.refresh_schedule import ScheduledRefresh
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
 from headrace.table.environment.statements import bound_statements, execute_statement, validate_statement
@@ -76,6 +80,8 @@ class TableEnvironment:
         self._config = TableConfig(self._configuration)
         self.catalogs = CatalogManager(settings.catalog, settings.database)
         self._names = itertools.count(1)
+        self.materialized = MaterializedTables(self)
+        self.catalogs.system_procedures = SystemProcedures(self)
         if self._configuration.get(CATALOG_STORE) == "file":
             path = self._configuration.get(CATALOG_STORE_PATH)
             if path is None:
@@ -277,12 +283,12 @@ class TableEnvironment:
             table: the table.
             ignore_if_exists: whether nothing happens if the path is taken already.
         """
-        if not (ignore_if_exists and self.catalogs.permanent_table(self._path(view_path))):
+        if not (ignore_if_exists and self.catalogs.permanent_table(self.path_of(view_path))):
             self._put_view(view_path, table, is_temporary=False)
 
     def drop_temporary_view(self, view_path: str) -> bool:
         """Drop a temporary view; False when there was none."""
-        return self.catalogs.temporary.pop(self._path(view_path), None) is not None
+        return self.catalogs.temporary.pop(self.path_of(view_path), None) is not None
 
     def drop_temporary_table(self, table_path: str) -> bool:
         """Drop a temporary table; False when there was none."""
@@ -297,7 +303,7 @@ class TableEnvironment:
         return self._drop("VIEW", view_path, ignore_if_not_exists)
 
     def _drop(self, kind: str, path: str, ignore_if_not_exists: bool) -> bool:
-        there = self.catalogs.permanent_table(self._path(path)) is not None
+        there = self.catalogs.permanent_table(self.path_of(path)) is not None
         self.execute_sql(f"DROP {kind} {'IF EXISTS ' if ignore_if_not_exists else ''}{path}")
         return there
 
@@ -335,12 +341,12 @@ class TableEnvironment:
 
     def drop_temporary_function(self, path: str) -> bool:
         """Drop a temporary function; False when there was none."""
-        found = self._path(path)
+        found = self.path_of(path)
         return self.catalogs.temporary_functions.pop(found._replace(name=found.name.lower()), None) is not None
 
     def drop_function(self, path: str) -> bool:
         """Drop a function of a catalog; False when there was none."""
-        found = self._path(path)
+        found = self.path_of(path)
         catalog = self.catalogs.catalogs.get(found.catalog)
         there = catalog is not None and catalog.function(found.database, found.name) is not None
         self.execute_sql(f"DROP FUNCTION IF EXISTS {path}")
@@ -352,6 +358,43 @@ class TableEnvironment:
         create = parse_statement(statement)
         assert isinstance(create, CreateFunction)
         create_function(self.bind_context(SqlSource(statement)), create, function)
+
+    def create_procedure(self, path: str, function: Callable[..., Any]) -> None:
+        """Register a procedure, which ``CALL`` runs, until the session ends.
+
+        The annotations of the function's parameters and of its result are their types. A first parameter of type
+        ``TableEnvironment`` is given this environment. A dataclass or a named tuple as the result, or a list of these,
+        is rows with its fields as columns.
+
+        Args:
+            path: its name, with or without those of its database and catalog.
+            function: what it runs.
+
+        Raises:
+            InvalidProgramError: when it is no function, an annotation is missing, or the name is taken.
+
+        Examples:
+            >>> from headrace.table import TableEnvironment
+            >>> def repeated(text: str, times: int = 2) -> list[str]:
+            ...     return [text] * times
+            >>> tables = TableEnvironment.create()
+            >>> tables.create_procedure("repeated", repeated)
+            >>> with tables.execute_sql("CALL repeated(text => 'a', times => 3)").collect() as rows:
+            ...     [row.result for row in rows]
+            ['a', 'a', 'a']
+        """
+        found = self.path_of(path)
+        found = found._replace(name=found.name.lower())
+        if found in self.catalogs.procedures:
+            raise InvalidProgramError(f"procedure '{found}' exists already: drop_procedure({path!r}) first")
+        if not self.catalogs.has_database(found.catalog, found.database):
+            raise InvalidProgramError(f"database '{found.catalog}.{found.database}' does not exist")
+        self.catalogs.procedures[found] = procedure_of(found.name, function, self)
+
+    def drop_procedure(self, path: str) -> bool:
+        """Forget a procedure that was registered; False when there was none."""
+        found = self.path_of(path)
+        return self.catalogs.procedures.pop(found._replace(name=found.name.lower()), None) is not None
 
     def use_catalog(self, catalog_name: str) -> None:
         """Make a catalog the current one."""
@@ -381,6 +424,20 @@ class TableEnvironment:
         """The names of the tables and views of the current database."""
         return self._listed("TABLES")
 
+    def list_materialized_tables(self) -> list[str]:
+        """The names of the materialized tables of the current database."""
+        return self._listed("MATERIALIZED TABLES")
+
+    def keep_refreshing(self) -> None:
+        """Wait while this program refreshes materialized tables.
+
+        Their jobs and schedules end with the program. This returns when all of them are suspended or dropped.
+
+        Raises:
+            JobExecutionError: when a streaming job has failed.
+        """
+        self.materialized.wait()
+
     def list_views(self) -> list[str]:
         """The names of the views of the current database."""
         return self._listed("VIEWS")
@@ -408,11 +465,12 @@ class TableEnvironment:
         with self.execute_sql(f"SHOW {what}").collect() as rows:
             return [row[0] for row in rows]
 
-    def _path(self, text: str) -> ObjectPath:
+    def path_of(self, text: str) -> ObjectPath:
+        """The full path of an object that a program names as in SQL."""
         return self.catalogs.qualify([name.text for name in parse_expression(text).names])  # type: ignore[attr-defined]
 
     def _put_view(self, view_path: str, table: Table, *, is_temporary: bool) -> None:
-        path = self._path(view_path)
+        path = self.path_of(view_path)
         columns = tuple(Column(field.name, field.type, time=field.time) for field in table.relation.schema)
         known = CatalogTable(columns, inline=table.relation)
         there = path in self.catalogs.temporary if is_temporary else self.catalogs.permanent_table(path)
@@ -424,6 +482,22 @@ class TableEnvironment:
             self.catalogs.catalogs[path.catalog].put_table(path.database, path.name, known)
 
     # --- for this package --------------------------------------------------------------------------------------------
+
+    def with_settings(self, settings: Mapping[str, str | None]) -> TableEnvironment:
+        """An environment of the same catalogs with some settings changed, or removed where the value is None."""
+        changed = copy(self)
+        changed._configuration = Configuration(self._configuration)
+        changed._config = TableConfig(changed._configuration)
+        for key, value in settings.items():
+            for each in (key, *OPTIONS[key].deprecated_keys):
+                changed._configuration.remove_config(each)
+            if value is not None:
+                changed._configuration.set_string(key, value)
+        return changed
+
+    def scheduled_refresh(self, path: ObjectPath) -> ScheduledRefresh | None:
+        """The schedule of full refreshes of a materialized table; None where it has none here."""
+        return self.materialized.entry(path)
 
     def new_name(self) -> str:
         """A generated name that no table has."""

@@ -1,0 +1,160 @@
+"""What makes a table a materialized one: its query, how fresh its rows are to be, and what keeps them so."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from headrace.table.functions.kernels.zones import zone_of
+from headrace.table.parse.tree.definitions import RefreshMode
+
+PARTITION_FIELDS: Final = "partition.fields."
+DATE_FORMATTER: Final = ".date-formatter"
+
+
+class RefreshStatus(Enum):
+    """Whether a materialized table is being kept up to date, as Flink names it."""
+
+    ACTIVATED = "ACTIVATED"
+    SUSPENDED = "SUSPENDED"
+
+
+class FreshnessUnit(Enum):
+    """The units of freshness; the value is the number of milliseconds."""
+
+    SECOND = 1_000
+    MINUTE = 60_000
+    HOUR = 3_600_000
+    DAY = 86_400_000
+
+    @property
+    def cycle(self) -> int:
+        """The number of units after which a schedule begins anew."""
+        return _CYCLES[self]
+
+
+_CYCLES: Final = {FreshnessUnit.SECOND: 60, FreshnessUnit.MINUTE: 60, FreshnessUnit.HOUR: 24, FreshnessUnit.DAY: 1}
+_CRONS: Final = {
+    FreshnessUnit.SECOND: "0/{} * * * * ? *",
+    FreshnessUnit.MINUTE: "0 0/{} * * * ? *",
+    FreshnessUnit.HOUR: "0 0 0/{} * * ? *",
+    FreshnessUnit.DAY: "0 0 0 * * ? *",
+}
+_WHOLE: Final[dict[FreshnessUnit, dict[str, int]]] = {
+    FreshnessUnit.SECOND: {"microsecond": 0},
+    FreshnessUnit.MINUTE: {"microsecond": 0, "second": 0},
+    FreshnessUnit.HOUR: {"microsecond": 0, "second": 0, "minute": 0},
+    FreshnessUnit.DAY: {"microsecond": 0, "second": 0, "minute": 0, "hour": 0},
+}
+"""The fields of a time that are 0 where a unit begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """``FRESHNESS = INTERVAL 'amount' unit``: how far a table may be behind its sources."""
+
+    amount: int
+    unit: FreshnessUnit
+
+    @staticmethod
+    def of_milliseconds(duration: int) -> "Freshness":
+        """The freshness of a setting, in the largest unit of which it is a whole number."""
+        units = sorted(FreshnessUnit, key=lambda each: -each.value)
+        unit = next((each for each in units if duration % each.value == 0), FreshnessUnit.SECOND)
+        return Freshness(max(duration // unit.value, 1), unit)
+
+    @property
+    def milliseconds(self) -> int:
+        """Its length."""
+        return self.amount * self.unit.value
+
+    @property
+    def cron(self) -> str:
+        """The schedule of full refreshes, as Flink writes it."""
+        return _CRONS[self.unit].format(self.amount)
+
+    @property
+    def reason_against_schedule(self) -> str | None:
+        """Why no schedule of full refreshes comes of it; None where one does."""
+        cycle, name = self.unit.cycle, self.unit.name
+        if self.unit is FreshnessUnit.DAY:
+            return None if self.amount == 1 else "in full refresh mode, freshness in days is 1 DAY"
+        if self.amount >= cycle:
+            return f"in full refresh mode, freshness is less than {cycle} {name}"
+        if cycle % self.amount:
+            return f"in full refresh mode, freshness is a part of {cycle} {name}: {self.amount} does not divide it"
+        return None
+
+    def next_after(self, moment: datetime, zone: str) -> datetime:
+        """The time of the first scheduled refresh after a moment: the clock of a time zone shows a multiple of it."""
+        local = moment.astimezone(zone_of(zone)).replace(tzinfo=None, **_WHOLE[self.unit])
+        step = timedelta(milliseconds=self.unit.value)
+        while True:
+            local += step
+            if self._is_scheduled(local):
+                found = local.replace(tzinfo=zone_of(zone)).astimezone(UTC)
+                if found > moment:
+                    return found
+
+    def _is_scheduled(self, local: datetime) -> bool:
+        if self.unit is FreshnessUnit.DAY:
+            return True
+        shown: int = getattr(local, self.unit.name.lower())
+        return shown % self.amount == 0
+
+    def __str__(self) -> str:
+        return f"INTERVAL '{self.amount}' {self.unit.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshHandler:
+    """What keeps a materialized table up to date, as the catalog knows it.
+
+    Attributes:
+        job_id: the id of the streaming job; empty where none has been started, and for full refreshes.
+        directory: the checkpoint directory of the streaming job; empty where it has none.
+        savepoint: the savepoint from which the job begins where nothing is in its directory yet; empty for none.
+        dispatcher: the address of the dispatcher that runs the jobs; empty for the program itself.
+    """
+
+    job_id: str = ""
+    directory: str = ""
+    savepoint: str = ""
+    dispatcher: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Materialization:
+    """The definition of a materialized table, beside its columns and options, and the state of its refresh.
+
+    Attributes:
+        query: its expanded text, with full and quoted names.
+        original: its text as written.
+        columns: the columns of the table that it gives, in its order.
+        freshness: how far the table may be behind its sources.
+        mode: how it is refreshed.
+        status: whether it is.
+        handler: what does it.
+    """
+
+    query: str
+    original: str
+    columns: tuple[str, ...]
+    freshness: Freshness
+    mode: RefreshMode
+    status: RefreshStatus = RefreshStatus.ACTIVATED
+    handler: RefreshHandler = field(default_factory=RefreshHandler)
+
+
+def partition_formatters(options: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The patterns of partition columns that are times, by column: ``partition.fields.<column>.date-formatter``."""
+    return {
+        key.removeprefix(PARTITION_FIELDS).removesuffix(DATE_FORMATTER): value
+        for key, value in options
+        if is_of_partitions(key)
+    }
+
+
+def is_of_partitions(key: str) -> bool:
+    """Return whether an option is of a materialized table, and not of its connector."""
+    return key.startswith(PARTITION_FIELDS) and key.endswith(DATE_FORMATTER)

@@ -1,0 +1,300 @@
+"""Materialized tables: what statements on them do to the catalog and to the jobs that keep them up to date.
+
+A statement puts into the catalog what is to be before it starts a job, and what has been after it has stopped one. So a
+table whose job does not run, since a program was killed in between, can be resumed in any case: the job goes on in the
+checkpoint directory that the catalog names, or begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
+from headrace.common.logical_types import MapType
+from headrace.common.logs import get_logger
+from headrace.table.catalog.materialization import (
+    Materialization,
+    RefreshHandler,
+    RefreshStatus,
+    partition_formatters,
+)
+from headrace.table.catalog.objects import CatalogTable, ObjectPath
+from headrace.table.environment.continuous_refresh import ContinuousRefresh
+from headrace.table.environment.refresh_jobs import (
+    RefreshJob,
+    check_job,
+    insert_statement,
+    job_name,
+    materialization_of,
+    overwrite_statement,
+    partition_value,
+    start_job,
+)
+from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
+from headrace.table.environment.static import STRING, static_result
+from headrace.table.options import DISPATCHER
+from headrace.table.parse.tree.definitions import RefreshMode
+
+if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
+    from headrace.table.environment.session import TableSession
+    from headrace.table.environment.table_result import TableResult
+
+logger = get_logger(__name__)
+
+
+class MaterializedTables:
+    """The materialized tables of the catalogs of an environment.
+
+    Args:
+        tables: the environment.
+    """
+
+    def __init__(self, tables: TableSession) -> None:
+        self._tables = tables
+        self._schedule = RefreshSchedule(self._refresh_periodically)
+        self._jobs: list[JobClient] = []
+
+    def create(self, path: ObjectPath, table: CatalogTable) -> None:
+        """Put a table into its catalog, and begin to refresh it; the catalog is unchanged if that fails.
+
+        Raises:
+            HeadraceError: when the job cannot be started.
+        """
+        if materialization_of(table).mode is RefreshMode.FULL:
+            self._check_refresh(path, table)
+            self._put(path, table)
+            self._plan(path, table)
+            return
+        jobs = ContinuousRefresh(self._tables, path)
+        planned = _handled(table, jobs.new_handler())
+        with self._tables.catalogs.kept_on_failure(path):
+            self._put(path, planned)
+            self._put(path, self._started(jobs, planned))
+
+    def suspend(self, path: ObjectPath, table: CatalogTable) -> None:
+        """Stop to refresh a table, a streaming job with a savepoint.
+
+        Raises:
+            InvalidProgramError: when it is suspended already.
+            HeadraceError: when no savepoint can be taken; the job then goes on.
+        """
+        if materialization_of(table).status is RefreshStatus.SUSPENDED:
+            raise InvalidProgramError(f"materialized table {path} is suspended already")
+        if materialization_of(table).mode is RefreshMode.FULL:
+            self._schedule.remove(path)
+            self._put(path, _with_status(table, RefreshStatus.SUSPENDED))
+        else:
+            self._suspend_job(path, table)
+
+    def _suspend_job(self, path: ObjectPath, table: CatalogTable) -> CatalogTable:
+        """Stop the job, and have the catalog know the savepoint; a job that runs no more goes on where it has ended."""
+        jobs, handler = ContinuousRefresh(self._tables, path), materialization_of(table).handler
+        if jobs.is_running(handler):
+            following = jobs.new_handler(jobs.stop(handler))
+            handler = replace(following, job_id=handler.job_id)
+        elif not handler.directory:
+            raise SavepointError(
+                f"the job of materialized table {path} has ended without a checkpoint to go on from: DROP the table, "
+                f"and CREATE it anew, with {options.CHECKPOINT_DIR.key}"
+            )
+        suspended = _with_status(_handled(table, handler), RefreshStatus.SUSPENDED)
+        self._put(path, suspended)
+        return suspended
+
+    def resume(self, path: ObjectPath, table: CatalogTable, dynamic: Sequence[tuple[str, str]]) -> None:
+        """Refresh a table again, from where that was suspended, or where its job has ended.
+
+        Args:
+            path: the table.
+            table: its definition.
+            dynamic: options of the table for the streaming job.
+
+        Raises:
+            InvalidProgramError: when it is being refreshed.
+            HeadraceError: when the job cannot be started; the table is then as it was.
+        """
+        if materialization_of(table).mode is RefreshMode.FULL:
+            self._resume_schedule(path, table, dynamic)
+            return
+        jobs, handler = ContinuousRefresh(self._tables, path), materialization_of(table).handler
+        if materialization_of(table).status is RefreshStatus.ACTIVATED and jobs.is_running(handler):
+            raise InvalidProgramError(f"materialized table {path} is being refreshed already, by job {handler.job_id}")
+        self._start(path, _with_status(table, RefreshStatus.ACTIVATED), table, dynamic)
+
+    def _start(
+        self, path: ObjectPath, table: CatalogTable, before: CatalogTable, dynamic: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        self._put(path, table)
+        try:
+            running = self._started(ContinuousRefresh(self._tables, path), table, dynamic)
+        except HeadraceError:
+            self._put(path, before)
+            raise
+        self._put(path, running)
+
+    def _started(
+        self, jobs: ContinuousRefresh, table: CatalogTable, dynamic: Sequence[tuple[str, str]] = ()
+    ) -> CatalogTable:
+        """The table whose job runs."""
+        job = jobs.start(table, dynamic)
+        if job.client is not None:
+            self._jobs.append(job.client)
+        return _handled(table, replace(materialization_of(table).handler, job_id=job.job_id))
+
+    def _resume_schedule(self, path: ObjectPath, table: CatalogTable, dynamic: Sequence[tuple[str, str]]) -> None:
+        if dynamic:
+            raise InvalidProgramError(
+                f"RESUME WITH is of streaming jobs, and materialized table {path} is refreshed as a whole: "
+                "ALTER MATERIALIZED TABLE ... SET changes its options"
+            )
+        if materialization_of(table).status is RefreshStatus.ACTIVATED and self._schedule.entry(path) is not None:
+            raise InvalidProgramError(f"materialized table {path} is being refreshed already")
+        self._put(path, _with_status(table, RefreshStatus.ACTIVATED))
+        self._plan(path, table)
+
+    def alter(self, path: ObjectPath, table: CatalogTable, changed: CatalogTable) -> None:
+        """Give a table another definition.
+
+        A streaming job is stopped with a savepoint. With another query a new one begins, as in Flink; else it goes on
+        from the savepoint. Where it cannot be started, the table and its job are as before.
+
+        Raises:
+            HeadraceError: when the job cannot be stopped, or the new one cannot be started.
+        """
+        if materialization_of(table).mode is RefreshMode.FULL:
+            self._check_refresh(path, changed)
+            self._put(path, changed)
+            if self._schedule.entry(path) is not None:
+                self._plan(path, changed)
+            return
+        if materialization_of(table).status is RefreshStatus.SUSPENDED:
+            self._put(path, self._begun_anew(path, table, changed))
+            return
+        streaming = self._tables.with_settings({options.RUNTIME_MODE.key: "STREAMING"})
+        check_job(streaming, path, changed, insert_statement(path, changed))
+        suspended = self._suspend_job(path, table)
+        with_savepoint = _handled(changed, materialization_of(suspended).handler)
+        following = self._begun_anew(path, table, with_savepoint)
+        try:
+            self._start(path, following, suspended)
+        except HeadraceError:
+            logger.warning("materialized table %s keeps its definition: the job of the new one cannot be started", path)
+            self._start(path, _with_status(suspended, RefreshStatus.ACTIVATED), suspended)
+            raise
+
+    def _begun_anew(self, path: ObjectPath, table: CatalogTable, changed: CatalogTable) -> CatalogTable:
+        """The changed table, whose job begins without state where the query is another one."""
+        if materialization_of(table).query == materialization_of(changed).query:
+            return changed
+        return _handled(changed, ContinuousRefresh(self._tables, path).new_handler())
+
+    def drop(self, path: ObjectPath, table: CatalogTable) -> None:
+        """Stop to refresh a table, and remove it from its catalog.
+
+        Raises:
+            HeadraceError: when its job cannot be cancelled; the table then stays.
+        """
+        if materialization_of(table).mode is RefreshMode.FULL:
+            self._schedule.remove(path)
+        else:
+            ContinuousRefresh(self._tables, path).cancel(materialization_of(table).handler)
+        self._tables.catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
+
+    def wait(self) -> None:
+        """Wait while this environment refreshes tables: until its streaming jobs have ended, and no refresh is due.
+
+        Raises:
+            JobExecutionError: when a streaming job has failed.
+        """
+        while self._jobs:
+            self._jobs[-1].get_job_execution_result().result()
+            self._jobs.pop()
+        self._schedule.wait()
+
+    # --- full refreshes ----------------------------------------------------------------------------------------------
+
+    def refresh(self, path: ObjectPath, table: CatalogTable, partition: dict[str, str]) -> TableResult:
+        """Start a job that computes the rows of a table anew, or those of a partition.
+
+        Raises:
+            HeadraceError: when it cannot be started.
+        """
+        job = self._refreshing(path, table, partition, "one_time")
+        columns = [("job id", STRING), ("cluster info", MapType(STRING, STRING))]
+        dispatcher = self._dispatcher
+        cluster = [("execution.target", "remote"), ("rest.address", dispatcher)] if dispatcher else []
+        rows = [(job.job_id, cluster or [("execution.target", "local")])]
+        return static_result(columns, rows, client=job.client)
+
+    def entry(self, path: ObjectPath) -> ScheduledRefresh | None:
+        """The schedule of a table's full refreshes in this environment; None where it has none."""
+        return self._schedule.entry(path)
+
+    def run_due(self) -> None:
+        """Refresh the tables that are due, and wait for that."""
+        self._schedule.run_due()
+
+    def _refresh_periodically(self, path: ObjectPath, due: datetime) -> None:
+        table = self._tables.catalogs.permanent_table(path)
+        if not _is_scheduled(table):
+            self._schedule.remove(path)  # another session has dropped or suspended it
+            return
+        assert isinstance(table, CatalogTable)
+        self._refreshing(path, table, self._partition_at(table, due), "periodic").wait()
+
+    def _partition_at(self, table: CatalogTable, due: datetime) -> dict[str, str]:
+        """The partition of a scheduled refresh: that of the time which is its freshness before."""
+        moment = due - timedelta(milliseconds=materialization_of(table).freshness.milliseconds)
+        zone = self._tables.get_config().get_local_timezone()
+        return {
+            column: partition_value(moment, pattern, zone)
+            for column, pattern in partition_formatters(table.options).items()
+        }
+
+    def _refreshing(self, path: ObjectPath, table: CatalogTable, partition: dict[str, str], kind: str) -> RefreshJob:
+        settings: dict[str, str | None] = {
+            options.PIPELINE_NAME.key: job_name(path, kind),
+            options.RUNTIME_MODE.key: "BATCH",
+            options.CHECKPOINT_DIR.key: None,
+            options.RECOVERY_PATH.key: None,
+        }
+        environment = self._tables.with_settings(settings)
+        statement = overwrite_statement(path, table, partition)
+        return start_job(environment, path, table, statement, self._dispatcher)
+
+    @property
+    def _dispatcher(self) -> str:
+        return Configuration.from_dict(self._tables.session_settings()).get(DISPATCHER) or ""
+
+    def _check_refresh(self, path: ObjectPath, table: CatalogTable) -> None:
+        """Refuse a table that could not be refreshed: its connector may not overwrite, or the query not be bounded."""
+        batch = self._tables.with_settings({options.RUNTIME_MODE.key: "BATCH"})
+        check_job(batch, path, table, overwrite_statement(path, table, {}))
+
+    def _plan(self, path: ObjectPath, table: CatalogTable) -> None:
+        zone = self._tables.get_config().get_local_timezone()
+        self._schedule.put(path, materialization_of(table).freshness, zone)
+
+    def _put(self, path: ObjectPath, table: CatalogTable) -> None:
+        self._tables.catalogs.catalogs[path.catalog].put_table(path.database, path.name, table)
+
+
+def _is_scheduled(table: object) -> bool:
+    found = getattr(table, "materialization", None)
+    if not isinstance(found, Materialization):
+        return False
+    return found.mode is RefreshMode.FULL and found.status is RefreshStatus.ACTIVATED
+
+
+def _handled(table: CatalogTable, handler: RefreshHandler) -> CatalogTable:
+    return replace(table, materialization=replace(materialization_of(table), handler=handler))
+
+
+def _with_status(table: CatalogTable, status: RefreshStatus) -> CatalogTable:
+    return replace(table, materialization=replace(materialization_of(table), status=status))

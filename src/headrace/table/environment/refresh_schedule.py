@@ -1,0 +1,120 @@
+"""The schedule of full refreshes: which materialized tables are refreshed when, and the thread that does it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from headrace.common.logs import get_logger
+from headrace.table.catalog.materialization import Freshness
+from headrace.table.catalog.objects import ObjectPath
+
+logger = get_logger(__name__)
+
+Refresh = Callable[[ObjectPath, datetime], None]
+"""Refreshes a table as of a scheduled time."""
+
+_LONGEST_SLEEP: Final = 60.0
+"""The clock of the machine may be set; so it is looked at again after this many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRefresh:
+    """The schedule of one table.
+
+    Attributes:
+        freshness: how often it is refreshed.
+        zone: the time zone whose clock says when.
+        due: when it is refreshed next.
+        last: the time of the refresh before; None for none.
+        failure: why that failed; None where it did not.
+    """
+
+    freshness: Freshness
+    zone: str
+    due: datetime
+    last: datetime | None = None
+    failure: str | None = None
+
+    def after(self, now: datetime, failure: str | None) -> ScheduledRefresh:
+        """The schedule behind a refresh; times that have passed meanwhile are left out."""
+        following = self.freshness.next_after(max(now, self.due), self.zone)
+        return replace(self, due=following, last=self.due, failure=failure)
+
+
+class RefreshSchedule:
+    """Refreshes tables when they are due, one after the other, on a thread that lives as long as there are any.
+
+    A refresh that fails is logged, and tried again at the next scheduled time.
+
+    Args:
+        refresh: refreshes a table, and returns when that is done.
+        clock: tells the time.
+    """
+
+    def __init__(self, refresh: Refresh, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._refresh, self._clock = refresh, clock
+        self._entries: dict[ObjectPath, ScheduledRefresh] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, path: ObjectPath, freshness: Freshness, zone: str) -> None:
+        """Schedule a table, in place of the schedule that it had."""
+        with self._changed:
+            self._entries[path] = ScheduledRefresh(freshness, zone, freshness.next_after(self._clock(), zone))
+            self._changed.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="headrace-refresh", daemon=True)
+                self._thread.start()
+
+    def remove(self, path: ObjectPath) -> None:
+        """Refresh a table no more."""
+        with self._changed:
+            self._entries.pop(path, None)
+            self._changed.notify()
+
+    def entry(self, path: ObjectPath) -> ScheduledRefresh | None:
+        """The schedule of a table; None where it has none."""
+        with self._changed:
+            return self._entries.get(path)
+
+    def wait(self) -> None:
+        """Wait until no table is refreshed any more."""
+        while (thread := self._thread) is not None:
+            thread.join(_LONGEST_SLEEP)
+
+    def run_due(self) -> None:
+        """Refresh the tables that are due, the one that has waited longest first."""
+        while (found := self._next()) is not None and found[1].due <= self._clock():
+            path, entry = found
+            failure = self._failure_of(path, entry.due)
+            with self._changed:
+                if self._entries.get(path) is entry:
+                    self._entries[path] = entry.after(self._clock(), failure)
+
+    def _failure_of(self, path: ObjectPath, due: datetime) -> str | None:
+        try:
+            self._refresh(path, due)
+        except Exception as error:  # of the user's query, of a connector: the next refresh may succeed
+            logger.exception("materialized table %s could not be refreshed; it is tried again when it is due", path)
+            return str(error)
+        return None
+
+    def _next(self) -> tuple[ObjectPath, ScheduledRefresh] | None:
+        with self._changed:
+            return min(self._entries.items(), key=lambda each: (each[1].due, each[0]), default=None)
+
+    def _run(self) -> None:
+        while True:
+            self.run_due()
+            with self._changed:
+                if not self._entries:
+                    self._thread = None
+                    return
+                due = min(entry.due for entry in self._entries.values())
+                seconds = (due - self._clock()).total_seconds()
+                if seconds > 0:
+                    self._changed.wait(min(seconds, _LONGEST_SLEEP))

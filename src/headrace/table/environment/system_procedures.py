@@ -1,0 +1,295 @@
+"""The procedures that come with headrace: ``CALL sys.<name>(...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headrace.client import running
+from headrace.common import options
+from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError, SavepointError
+from headrace.savepoint.disposal import dispose
+from headrace.savepoint.metadata import is_savepoint, read_metadata, savepoint_format
+from headrace.savepoint.requests import JobRequest, ask
+from headrace.storage.folder import Folder
+from headrace.storage.locations import open_storage
+from headrace.table.catalog.catalog import Catalog
+from headrace.table.catalog.objects import CatalogTable, ObjectPath
+from headrace.table.environment.compaction import Compacted, CompactedLog, compact_files, compact_log
+from headrace.table.environment.continuous_refresh import ContinuousRefresh
+from headrace.table.environment.refresh_jobs import materialization_of
+from headrace.table.parse.tree.definitions import RefreshMode
+
+if TYPE_CHECKING:
+    from headrace.table.environment.session import TableSession
+
+_SECONDS: Final = 600.0
+"""So long a job has to take up a request, and to do what it asks for."""
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def compact(tables: TableSession, table_name: str, file_size: str = "128 mb") -> Compacted:
+    """Put the small files of a table of files together, those of each partition by themselves.
+
+    Args:
+        tables: the environment.
+        table_name: the path of the table.
+        file_size: files of this size and more stay as they are.
+    """
+    return compact_files(tables, *_table(tables, table_name), file_size)
+
+
+def compact_topics(tables: TableSession, table_name: str) -> CompactedLog:
+    """Apply retention and compaction to the topics of a table of a log, and merge small segments.
+
+    Args:
+        tables: the environment.
+        table_name: the path of the table.
+    """
+    return compact_log(tables, *_table(tables, table_name))
+
+
+def _table(tables: TableSession, name: str) -> tuple[ObjectPath, CatalogTable]:
+    path = tables.path_of(name)
+    found = tables.catalogs.table(path)
+    if not isinstance(found, CatalogTable):
+        raise InvalidProgramError(f"table '{path}' does not exist" if found is None else f"'{path}' is a view")
+    return path, found
+
+
+# --- savepoints ------------------------------------------------------------------------------------------------------
+
+
+def trigger_savepoint(
+    tables: TableSession, job: str, directory: str | None = None, format_type: str = "canonical"
+) -> str:
+    """Have a job take a savepoint while it goes on; gives the place of that.
+
+    Args:
+        tables: the environment.
+        job: the id of a job of this process, or the checkpoint directory of any job.
+        directory: where the savepoint is made; what ``execution.checkpointing.savepoint-dir`` says by default.
+        format_type: ``canonical`` or ``native``.
+    """
+    target = directory or tables.job_configuration().get(options.SAVEPOINT_DIR)
+    if target is None:
+        raise ConfigurationError(
+            f"where is the savepoint to be? Name its directory, or SET '{options.SAVEPOINT_DIR.key}' = '/a/folder'"
+        )
+    wanted = savepoint_format(format_type)
+    client = next((each for each in running.jobs() if str(each.get_job_id()) == job), None)
+    if client is not None:
+        return client.trigger_savepoint(_absolute(target), wanted).result()
+    request = JobRequest(_absolute(target), wanted, needs_savepoint=True)
+    answer = ask(_storage(tables, job), request, accept_seconds=_SECONDS, timeout_seconds=_SECONDS)
+    if answer.error:
+        raise SavepointError(answer.error)
+    return answer.savepoint
+
+
+class SavepointRow(NamedTuple):
+    """A savepoint, or what is wrong with it."""
+
+    path: str
+    job_id: str | None
+    job_name: str | None
+    checkpoint: int | None
+    format: str | None
+    time: datetime | None
+    problem: str | None
+
+
+def list_savepoints(tables: TableSession, directory: str | None = None) -> list[SavepointRow]:
+    """The complete savepoints in a folder, the newest first.
+
+    Args:
+        tables: the environment.
+        directory: the folder; what ``execution.checkpointing.savepoint-dir`` says by default.
+    """
+    place = directory or tables.job_configuration().get(options.SAVEPOINT_DIR)
+    if place is None:
+        raise ConfigurationError(
+            f"where are the savepoints? Name their directory, or SET '{options.SAVEPOINT_DIR.key}' = '/a/folder'"
+        )
+    storage = _storage(tables, place)
+    try:
+        names = storage.names()
+    except FileNotFoundError:
+        raise SavepointError(f"there is no folder {storage}") from None
+    found = [_savepoint(storage.folder(name)) for name in names if is_savepoint(storage.folder(name))]
+    return sorted(found, key=lambda row: (row.time or datetime.min, row.path), reverse=True)
+
+
+def _savepoint(folder: Folder) -> SavepointRow:
+    try:
+        metadata = read_metadata(folder)
+    except HeadraceError as error:
+        return SavepointRow(str(folder), None, None, None, None, None, str(error))
+    manifest = metadata.checkpoint
+    time = datetime.fromtimestamp(manifest.processing_time / 1000, UTC).replace(tzinfo=None)
+    return SavepointRow(str(folder), manifest.job_id, manifest.job_name, manifest.epoch, metadata.format, time, None)
+
+
+def dispose_savepoint(tables: TableSession, savepoint: str) -> None:
+    """Remove a savepoint.
+
+    Args:
+        tables: the environment.
+        savepoint: its directory.
+    """
+    open_ = partial(open_storage, options=tables.job_configuration().storage_options())
+    dispose(open_(_absolute(savepoint)), open_)
+
+
+def _storage(tables: TableSession, location: str) -> Folder:
+    return open_storage(_absolute(location), options=tables.job_configuration().storage_options())
+
+
+def _absolute(location: str) -> str:
+    return location if "://" in location else str(Path(location).expanduser().absolute())
+
+
+# --- catalogs --------------------------------------------------------------------------------------------------------
+
+
+class CatalogRow(NamedTuple):
+    """A catalog."""
+
+    name: str
+    type: str
+    default_database: str
+    databases: int
+    tables: int
+    outlasts_session: bool
+
+
+def list_catalogs(tables: TableSession) -> list[CatalogRow]:
+    """The catalogs of the session, and what is in them."""
+    return [_catalog_row(tables, name, catalog) for name, catalog in sorted(tables.catalogs.catalogs.items())]
+
+
+def _catalog_row(tables: TableSession, name: str, catalog: Catalog) -> CatalogRow:
+    description = tables.catalogs.descriptions.get(name)
+    kind = dict(description.options).get("type", "") if description is not None else "generic_in_memory"
+    databases = catalog.databases()
+    count = sum(len(catalog.tables(database)) for database in databases)
+    return CatalogRow(name, kind, catalog.default_database, len(databases), count, catalog.outlasts_session)
+
+
+class CatalogProblem(NamedTuple):
+    """An object of a catalog that cannot be read."""
+
+    object: str
+    problem: str
+
+
+def check_catalog(tables: TableSession, catalog: str | None = None) -> list[CatalogProblem]:
+    """The objects of a catalog that cannot be read; none where all is well.
+
+    Args:
+        tables: the environment.
+        catalog: its name; the current one by default.
+    """
+    name = catalog or tables.catalogs.catalog
+    found = tables.catalogs.catalogs.get(name)
+    if found is None:
+        raise InvalidProgramError(f"catalog '{name}' does not exist")
+    return list(_problems(name, found))
+
+
+def _problems(name: str, catalog: Catalog) -> Iterator[CatalogProblem]:
+    for database in catalog.databases():
+        read: list[tuple[str, Callable[[], object]]] = [(f"{name}.{database}", partial(catalog.database, database))]
+        read += [
+            (f"{name}.{database}.{each}", partial(catalog.table, database, each)) for each in catalog.tables(database)
+        ]
+        read += [
+            (f"{name}.{database}.{each}()", partial(catalog.function, database, each))
+            for each in catalog.functions(database)
+        ]
+        for path, look in read:
+            try:
+                look()
+            except HeadraceError as error:
+                yield CatalogProblem(path, str(error))
+
+
+class MaterializedRow(NamedTuple):
+    """A materialized table and its refresh."""
+
+    table: str
+    refresh_mode: str
+    freshness: str
+    refresh_status: str
+    is_running: bool
+    job_id: str | None
+    checkpoint_directory: str | None
+    savepoint: str | None
+    last_refresh: datetime | None
+    next_refresh: datetime | None
+    failure: str | None
+
+
+def materialized_tables(tables: TableSession, catalog: str | None = None) -> list[MaterializedRow]:
+    """The materialized tables of a catalog, and how they are refreshed.
+
+    Args:
+        tables: the environment.
+        catalog: its name; the current one by default.
+    """
+    name = catalog or tables.catalogs.catalog
+    found = tables.catalogs.catalogs.get(name)
+    if found is None:
+        raise InvalidProgramError(f"catalog '{name}' does not exist")
+    paths = [ObjectPath(name, database, each) for database in found.databases() for each in found.tables(database)]
+    known = {path: tables.catalogs.permanent_table(path) for path in paths}
+    return [
+        _materialized_row(tables, path, table)
+        for path, table in known.items()
+        if isinstance(table, CatalogTable) and table.materialization is not None
+    ]
+
+
+def _materialized_row(tables: TableSession, path: ObjectPath, table: CatalogTable) -> MaterializedRow:
+    materialization, entry = materialization_of(table), tables.scheduled_refresh(path)
+    handler = materialization.handler
+    is_full = materialization.mode is RefreshMode.FULL
+    is_running = entry is not None if is_full else ContinuousRefresh(tables, path).is_running(handler)
+    return MaterializedRow(
+        str(path),
+        materialization.mode.value,
+        str(materialization.freshness),
+        materialization.status.value,
+        is_running,
+        handler.job_id or None,
+        handler.directory or None,
+        handler.savepoint or None,
+        _plain(entry.last) if entry is not None else None,
+        _plain(entry.due) if entry is not None else None,
+        entry.failure if entry is not None else None,
+    )
+
+
+def _plain(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+PROCEDURES: Final[dict[str, Callable[..., Any]]] = {
+    function.__name__: function
+    for function in (
+        check_catalog,
+        compact,
+        compact_topics,
+        dispose_savepoint,
+        list_catalogs,
+        list_savepoints,
+        materialized_tables,
+        trigger_savepoint,
+    )
+}
+"""By name."""

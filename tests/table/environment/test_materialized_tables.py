@@ -1,0 +1,346 @@
+"""Materialized tables: what keeps them up to date, through suspension, changes and crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from headrace.client import running
+from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
+from headrace.table import TableEnvironment
+from headrace.table.bind import SqlValidationError
+from headrace.table.catalog.materialization import Freshness, FreshnessUnit
+from headrace.table.catalog.objects import ObjectPath
+from headrace.table.ddl.file_catalog import FileCatalog
+from headrace.table.environment.refresh_schedule import RefreshSchedule
+from headrace.table.logical.errors import PlanningError
+from tests.table.connectors.session import rows, run, session
+
+PATIENCE = 180.0
+
+
+def until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def no_jobs() -> Iterator[None]:
+    yield
+    kill_jobs()
+
+
+def kill_jobs() -> None:
+    """End the jobs of this process, as its death would."""
+    for job in running.jobs():
+        with contextlib.suppress(HeadraceError):
+            job.cancel().result()
+            job.get_job_execution_result().exception()
+
+
+def shop(path: Path, **settings: str) -> TableEnvironment:
+    """A session over tables that are kept: payments in a log, and totals."""
+    log = f"'path' = '{path}/log', 'auto-create.partitions' = '1'"
+    return session(
+        f"CREATE CATALOG shop WITH ('type' = 'file', 'path' = '{path}/catalog')",
+        "USE CATALOG shop",
+        f"""CREATE TABLE IF NOT EXISTS payments (card STRING, amount INT, pt AS PROCTIME())
+            WITH ('connector' = 'log', 'topic' = 'payments', 'format' = 'json', {log})""",
+        **{
+            "execution.checkpointing.dir": f"{path}/checkpoints",
+            "execution.checkpointing.savepoint-dir": f"{path}/savepoints",
+            "execution.checkpointing.interval": "20 ms",
+        }
+        | settings,
+    )
+
+
+def totals(path: Path) -> str:
+    """The statement whose table has a row for each payment, so that what is emitted twice is seen."""
+    return f"""
+    CREATE MATERIALIZED TABLE totals
+    WITH ('connector' = 'log', 'topic' = 'totals', 'format' = 'json', 'path' = '{path}/log',
+          'auto-create.partitions' = '1')
+    FRESHNESS = INTERVAL '1' SECOND
+    AS SELECT card, SUM(amount) OVER (PARTITION BY card ORDER BY pt) AS total FROM payments"""
+
+
+def pay(path: Path, *payments: tuple[str, int]) -> None:
+    tables = shop(path, **{"execution.runtime-mode": "BATCH"})
+    tables.get_config().get_configuration().remove_config("execution.checkpointing.dir")
+    values = ", ".join(f"('{card}', {amount})" for card, amount in payments)
+    run(tables, f"INSERT INTO payments VALUES {values}")
+
+
+def seen(path: Path, table: str = "totals") -> list[Any]:
+    tables = shop(path, **{"execution.runtime-mode": "BATCH"})
+    tables.get_config().get_configuration().remove_config("execution.checkpointing.dir")
+    return rows(tables, f"SELECT * FROM {table} /*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */")
+
+
+def described(tables: TableEnvironment, name: str = "shop.default.totals") -> Any:
+    with tables.execute_sql("CALL shop.sys.materialized_tables()").collect() as found:
+        return next(row for row in found if row.table == name)
+
+
+# --- continuous refresh ----------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_kept_up_to_date_and_goes_on_where_it_was_suspended(tmp_path: Path) -> None:
+    tables = shop(tmp_path)
+    tables.execute_sql(totals(tmp_path))
+    assert tables.list_materialized_tables() == ["totals"]
+    pay(tmp_path, ("a", 1), ("b", 10))
+    until(lambda: len(seen(tmp_path)) == 2)
+    assert described(tables).is_running
+    with pytest.raises(InvalidProgramError, match="is being refreshed already, by job"):
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    assert running.jobs() == []
+    assert (described(tables).refresh_status, described(tables).is_running) == ("SUSPENDED", False)
+    with pytest.raises(InvalidProgramError, match="suspended already"):
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    pay(tmp_path, ("a", 2))
+    later = shop(tmp_path)  # another session, as after a restart of the program
+    later.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    until(lambda: len(seen(tmp_path)) == 3)
+    kill_jobs()
+    pay(tmp_path, ("b", 5))
+    shop(tmp_path).execute_sql("ALTER MATERIALIZED TABLE totals RESUME")  # the job is found by its directory
+    until(lambda: len(seen(tmp_path)) == 4)
+    assert seen(tmp_path) == [("a", 1), ("b", 10), ("a", 3), ("b", 15)]
+    shop(tmp_path).execute_sql("DROP MATERIALIZED TABLE totals")
+    assert (running.jobs(), later.list_tables()) == ([], ["payments"])
+
+
+class Killed(BaseException):
+    """The process is killed."""
+
+
+@pytest.mark.parametrize("statement", ["SUSPEND", "RESUME"])
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_crash_between_the_steps_of_a_statement_loses_and_repeats_nothing(
+    tmp_path: Path, statement: str, writes: int
+) -> None:
+    """A crash before a write of the catalog, or behind it; the jobs die with the process."""
+    tables = shop(tmp_path)
+    tables.execute_sql(totals(tmp_path))
+    pay(tmp_path, ("a", 1), ("b", 10))
+    until(lambda: len(seen(tmp_path)) == 2)
+    if statement == "RESUME":
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+        pay(tmp_path, ("a", 2))
+    put, left = FileCatalog.put_table, [writes]
+
+    def killed(self: FileCatalog, *given: Any) -> None:
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        put(self, *given)
+
+    with patch.object(FileCatalog, "put_table", killed), contextlib.suppress(Killed):
+        shop(tmp_path).execute_sql(f"ALTER MATERIALIZED TABLE totals {statement}")
+    kill_jobs()
+    if statement == "SUSPEND":
+        pay(tmp_path, ("a", 2))
+    shop(tmp_path).execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    pay(tmp_path, ("b", 5))
+    until(lambda: len(seen(tmp_path)) == 4)
+    assert seen(tmp_path) == [("a", 1), ("b", 10), ("a", 3), ("b", 15)]
+
+
+def test_a_changed_query_begins_anew_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
+    tables = shop(tmp_path)
+    tables.execute_sql(totals(tmp_path))
+    pay(tmp_path, ("a", 1))
+    until(lambda: len(seen(tmp_path)) == 1)
+    with pytest.raises(SqlValidationError, match="columns are not dropped"):
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals AS SELECT card FROM payments")
+    shown = rows(tables, "SHOW CREATE MATERIALIZED TABLE totals")
+    with pytest.raises(HeadraceError):
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals SET ('format' = 'nonsense')")
+    assert rows(tables, "SHOW CREATE MATERIALIZED TABLE totals") == shown
+    assert described(tables).is_running
+    tables.execute_sql("ALTER MATERIALIZED TABLE totals SET ('sink.parallelism' = '1')")
+    pay(tmp_path, ("a", 2))
+    until(lambda: len(seen(tmp_path)) == 2)  # it goes on
+    more = "SELECT card, amount * 100 AS total, UPPER(card) AS shouted FROM payments"
+    tables.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {more}")
+    until(lambda: len(seen(tmp_path)) == 4)  # it begins anew, as in Flink
+    assert seen(tmp_path) == [("a", 1, None), ("a", 3, None), ("a", 100, "A"), ("a", 200, "A")]
+
+
+def test_what_cannot_be_kept_is_not_created(tmp_path: Path) -> None:
+    tables = shop(tmp_path)
+    bad = "CREATE MATERIALIZED TABLE t WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'json') {} AS {}"
+    counts = "SELECT card, COUNT(*) AS n FROM payments GROUP BY card"
+    with pytest.raises(PlanningError, match=r"doesn't support|does not|cannot"):
+        tables.execute_sql(bad.format(tmp_path / "t", "FRESHNESS = INTERVAL '1' SECOND", counts))
+    with pytest.raises(PlanningError, match="only adds to them"):
+        tables.execute_sql(
+            "CREATE MATERIALIZED TABLE t WITH ('connector' = 'print') REFRESH_MODE = FULL AS SELECT 1 AS a"
+        )
+    tables.execute_sql("CREATE TEMPORARY TABLE own (card STRING) WITH ('connector' = 'datagen')")
+    with pytest.raises(InvalidProgramError, match=r"table shop.default.own exists in this program alone"):
+        tables.execute_sql(bad.format(tmp_path / "t", "FRESHNESS = INTERVAL '1' SECOND", "SELECT * FROM own"))
+    tables.get_config().get_configuration().remove_config("execution.checkpointing.dir")
+    with pytest.raises(ConfigurationError, match=r"outlasts this program.*set execution.checkpointing.dir"):
+        tables.execute_sql(totals(tmp_path))
+    assert tables.list_tables() == ["own", "payments"]
+
+
+# --- full refresh ----------------------------------------------------------------------------------------------------
+
+
+def files(path: Path, name: str, partitioned: str = "") -> str:
+    return f"{partitioned} WITH ('connector' = 'filesystem', 'path' = '{path}/{name}', 'format' = 'json')"
+
+
+def days(path: Path, **settings: str) -> TableEnvironment:
+    """A session with rows of two days."""
+    tables = session(
+        f"CREATE TABLE sales (ds STRING, amount INT) {files(path, 'sales')}", is_streaming=False, **settings
+    )
+    run(tables, "INSERT INTO sales VALUES ('2026-03-01', 1), ('2026-03-01', 2), ('2026-03-02', 5)")
+    return tables
+
+
+SUMS = "SELECT SUM(amount) AS total, ds FROM sales GROUP BY ds"
+
+
+class Clock:
+    """A clock that stands."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 2, 23, 59, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """The clock of schedules, whose thread does nothing: tests say when tables are refreshed."""
+    standing = Clock()
+    made = RefreshSchedule.__init__
+
+    def with_clock(self: RefreshSchedule, refresh: Any, clock: Any = standing) -> None:
+        made(self, refresh, clock)
+
+    with patch.object(RefreshSchedule, "__init__", with_clock), patch.object(RefreshSchedule, "_run", lambda _: None):
+        yield standing
+
+
+def test_a_table_is_refreshed_as_a_whole_when_it_is_due(tmp_path: Path, clock: Clock) -> None:
+    tables = days(tmp_path)
+    tables.execute_sql(
+        f"CREATE MATERIALIZED TABLE sums {files(tmp_path, 'sums')} FRESHNESS = INTERVAL '1' HOUR AS {SUMS}"
+    )
+    (tmp_path / "sums").mkdir(exist_ok=True)
+    tables.materialized.run_due()
+    assert rows(tables, "SELECT * FROM sums") == []
+    clock.now += timedelta(minutes=1)
+    tables.materialized.run_due()
+    assert sorted(rows(tables, "SELECT * FROM sums")) == [(3, "2026-03-01"), (5, "2026-03-02")]
+    run(tables, "INSERT INTO sales VALUES ('2026-03-01', 10)")
+    tables.execute_sql("ALTER MATERIALIZED TABLE sums SUSPEND")
+    clock.now += timedelta(hours=1)
+    tables.materialized.run_due()
+    assert sorted(rows(tables, "SELECT * FROM sums")) == [(3, "2026-03-01"), (5, "2026-03-02")]
+    tables.execute_sql("ALTER MATERIALIZED TABLE sums RESUME")
+    clock.now += timedelta(hours=1)
+    tables.materialized.run_due()
+    assert sorted(rows(tables, "SELECT * FROM sums")) == [(5, "2026-03-02"), (13, "2026-03-01")]
+    tables.execute_sql("DROP MATERIALIZED TABLE sums")
+    clock.now += timedelta(hours=1)
+    tables.materialized.run_due()
+    assert tables.list_materialized_tables() == []
+
+
+def test_the_newest_partition_is_refreshed_and_others_by_hand(tmp_path: Path, clock: Clock) -> None:
+    tables = days(tmp_path)
+    where = files(tmp_path, "sums", "PARTITIONED BY (ds)").replace(
+        "'format'", "'partition.fields.ds.date-formatter' = 'yyyy-MM-dd', 'format'"
+    )
+    tables.execute_sql(f"CREATE MATERIALIZED TABLE sums {where} FRESHNESS = INTERVAL '1' DAY AS {SUMS}")
+    clock.now += timedelta(minutes=1)  # at midnight it is the day before that has come to its end
+    tables.materialized.run_due()
+    assert rows(tables, "SELECT * FROM sums") == [(5, "2026-03-02")]
+    tables.execute_sql("ALTER MATERIALIZED TABLE sums REFRESH PARTITION (ds = '2026-03-01')").wait()
+    assert sorted(rows(tables, "SELECT * FROM sums")) == [(3, "2026-03-01"), (5, "2026-03-02")]
+    run(tables, "INSERT INTO sales VALUES ('2026-03-01', 10), ('2026-03-02', 10)")
+    tables.execute_sql("ALTER MATERIALIZED TABLE sums REFRESH PARTITION (ds = '2026-03-02')").wait()
+    assert sorted(rows(tables, "SELECT * FROM sums")) == [(3, "2026-03-01"), (15, "2026-03-02")]
+    result = tables.execute_sql("ALTER MATERIALIZED TABLE sums REFRESH")
+    result.wait()
+    assert sorted(rows(tables, "SELECT * FROM sums")) == [(13, "2026-03-01"), (15, "2026-03-02")]
+    with pytest.raises(SqlValidationError, match="'total' is no partition column"):
+        tables.execute_sql("ALTER MATERIALIZED TABLE sums REFRESH PARTITION (total = '1')")
+
+
+def test_a_refresh_that_fails_leaves_the_rows_and_is_tried_again(tmp_path: Path, clock: Clock) -> None:
+    tables = days(tmp_path)
+    quotients = "SELECT 10 / (amount - 7) AS q, ds FROM sales"
+    tables.execute_sql(
+        f"CREATE MATERIALIZED TABLE quotients {files(tmp_path, 'q')} FRESHNESS = INTERVAL '1' HOUR AS {quotients}"
+    )
+    clock.now += timedelta(hours=1)
+    tables.materialized.run_due()
+    before = sorted(rows(tables, "SELECT * FROM quotients"))
+    run(tables, "INSERT INTO sales VALUES ('2026-03-03', 7)")
+    clock.now += timedelta(hours=1)
+    tables.materialized.run_due()
+    assert sorted(rows(tables, "SELECT * FROM quotients")) == before
+    path = ObjectPath("default_catalog", "default_database", "quotients")
+    entry = tables.materialized.entry(path)
+    assert entry is not None
+    assert "division by zero" in (entry.failure or "")
+    tables.execute_sql("ALTER MATERIALIZED TABLE quotients AS SELECT amount AS q, ds FROM sales")
+    clock.now += timedelta(hours=1)
+    tables.materialized.run_due()
+    assert (7, "2026-03-03") in rows(tables, "SELECT * FROM quotients")
+
+
+def test_the_thread_of_a_schedule_refreshes_and_ends(tmp_path: Path) -> None:
+    refreshed: list[ObjectPath] = []
+    path, now = ObjectPath("c", "d", "t"), [datetime(2026, 1, 1, 0, 0, 0, tzinfo=UTC)]
+
+    def refresh(found: ObjectPath, due: datetime) -> None:
+        refreshed.append(found)
+        schedule.remove(found)
+
+    def clock() -> datetime:
+        now[0] += timedelta(seconds=1)
+        return now[0]
+
+    schedule = RefreshSchedule(refresh, clock)
+    schedule.put(path, Freshness(1, FreshnessUnit.SECOND), "UTC")
+    schedule.wait()
+    assert (refreshed, schedule.entry(path)) == ([path], None)
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit", "zone", "now", "due"),
+    [
+        (15, FreshnessUnit.SECOND, "UTC", "2026-03-01T10:00:44+00:00", "2026-03-01T10:00:45+00:00"),
+        (15, FreshnessUnit.SECOND, "UTC", "2026-03-01T10:00:45+00:00", "2026-03-01T10:01:00+00:00"),
+        (20, FreshnessUnit.MINUTE, "UTC", "2026-03-01T10:41:00+00:00", "2026-03-01T11:00:00+00:00"),
+        (6, FreshnessUnit.HOUR, "Asia/Kolkata", "2026-03-01T10:00:00+00:00", "2026-03-01T12:30:00+00:00"),
+        (1, FreshnessUnit.DAY, "Europe/Berlin", "2026-03-28T23:00:00+00:00", "2026-03-29T22:00:00+00:00"),
+        (1, FreshnessUnit.HOUR, "Europe/Berlin", "2026-10-25T00:30:00+00:00", "2026-10-25T02:00:00+00:00"),
+    ],
+)
+def test_schedules_follow_the_clock_of_the_session(
+    amount: int, unit: FreshnessUnit, zone: str, now: str, due: str
+) -> None:
+    found = Freshness(amount, unit).next_after(datetime.fromisoformat(now), zone)
+    assert found == datetime.fromisoformat(due)
