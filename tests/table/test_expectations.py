@@ -11,6 +11,7 @@ from headrace.common.errors import ConfigurationError, UserFunctionError
 from headrace.log import Log
 from headrace.table import EnvironmentSettings, TableEnvironment
 from headrace.table.logical.errors import PlanningError
+from tests.server.serving import wait_for
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def rows(tables: TableEnvironment, query: str) -> list[tuple[object, ...]]:
 POSITIVE = "'expect.positive' = 'amount > 0'"
 DROP = "'expect.positive.violations' = 'drop'"
 FAIL = "'expect.positive.violations' = 'fail'"
+HOLD = "'expect.positive.violations' = 'hold'"
 
 
 @pytest.mark.parametrize(
@@ -65,8 +67,28 @@ def test_rows_that_are_written(tables: TableEnvironment, tmp_path: Path) -> None
     tables.execute_sql("INSERT INTO kept SELECT * FROM payments").wait()
     with pytest.raises(UserFunctionError, match="expectation 'positive'"):
         tables.execute_sql("INSERT INTO refused SELECT * FROM payments").wait()
-    written = [path.read_text() for path in (tmp_path / "kept").rglob("*") if path.is_file() and path.name[0] != "."]
-    assert sorted("".join(written).split()) == ["a,1,x", "c,5,z"]
+    assert written(tmp_path / "kept") == ["a,1,x", "c,5,z"]
+
+
+def written(folder: Path) -> list[str]:
+    """The rows that others see in the files of a table."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    visible = [path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
+    return sorted("".join(path.read_text() for path in visible).split())
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "written"])
+def test_rows_are_held_back_until_they_are_released(tables: TableEnvironment, tmp_path: Path, is_read: bool) -> None:
+    create(tables, "payments", tmp_path / "in", *([POSITIVE, HOLD] if is_read else []))
+    create(tables, "kept", tmp_path / "kept", *([] if is_read else [POSITIVE, HOLD]))
+    client = tables.execute_sql("INSERT INTO kept SELECT * FROM payments").get_job_client()
+    assert client is not None
+    held = wait_for(lambda: client.snapshot().held)
+    assert "expectation 'positive' is violated" in next(iter(held.violations.values()))
+    assert written(tmp_path / "kept") == []
+    assert client.release_epoch() == held.epoch
+    client.get_job_execution_result().result(timeout=60)
+    assert written(tmp_path / "kept") == ["a,1,x", "b,-1,y", "c,5,z", "d,,z"]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from headrace.common.messages import TopicPartition
+
+_LEFT: Final = 0.1
+"""So much of what comes in between two looks a group may leave for later: it commits now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class GroupHealth(Enum):
 
     OK = "ok"
     BEHIND = "falls behind"
-    """Its lag has grown, though somebody reads."""
+    """Its lag has grown by more than a tenth of what has come in, though somebody reads."""
 
     STILL = "stands still"
     """It has a lag, no members, and has not come further: nobody reads, or a job that has completed no epoch meanwhile.
@@ -150,16 +154,25 @@ def group_reports(before: TopicsState, after: TopicsState, read: Collection[str]
         after: the second one.
         read: groups that somebody is known to read for, who need not be a member.
     """
-    found = []
-    for group, state in sorted(after.groups.items()):
-        for topic in sorted({partition.topic for partition in state.offsets} & after.topics.keys()):
-            lag, has_lost = _lag(state, topic, after.topics[topic])
-            known = before.groups.get(group, state)
-            earlier = _lag(known, topic, before.topics.get(topic, after.topics[topic]))[0]
-            is_read = state.members > 0 or group in read or _has_moved(known, state, topic)
-            health = _health(lag, earlier, is_read=is_read, has_lost=has_lost)
-            found.append(GroupReport(group, topic, state.members, lag, health))
-    return found
+    return [
+        _group_report(group, topic, before, after, is_read=group in read)
+        for group, state in sorted(after.groups.items())
+        for topic in sorted({partition.topic for partition in state.offsets} & after.topics.keys())
+    ]
+
+
+def _group_report(group: str, topic: str, before: TopicsState, after: TopicsState, *, is_read: bool) -> GroupReport:
+    state, present = after.groups[group], after.topics[topic]
+    known, earlier = before.groups.get(group, state), before.topics.get(topic, present)
+    lag, has_lost = _lag(state, topic, present)
+    grown, appended = lag - _lag(known, topic, earlier)[0], sum(present.ends) - sum(earlier.ends)
+    if has_lost:
+        health = GroupHealth.LOST
+    elif lag and not state.members and not _has_moved(known, state, topic):
+        health = GroupHealth.OK if is_read else GroupHealth.STILL
+    else:
+        health = GroupHealth.BEHIND if grown > max(0, appended) * _LEFT else GroupHealth.OK
+    return GroupReport(group, topic, state.members, lag, health)
 
 
 def _lag(group: GroupState, topic: str, state: TopicState) -> tuple[int, bool]:
@@ -178,11 +191,3 @@ def _has_moved(before: GroupState, after: GroupState, topic: str) -> bool:
         for partition, offset in after.offsets.items()
         if partition.topic == topic
     )
-
-
-def _health(lag: int, earlier: int, *, is_read: bool, has_lost: bool) -> GroupHealth:
-    if has_lost:
-        return GroupHealth.LOST
-    if lag and not is_read:
-        return GroupHealth.STILL
-    return GroupHealth.BEHIND if lag > earlier else GroupHealth.OK

@@ -171,6 +171,7 @@ class HeldResponse(Response):  # type: ignore[misc] # starlette is not read by m
             for start in range(0, len(self.body), _BLOCK_BYTES):
                 block = self.body[start : start + _BLOCK_BYTES]
                 await send({"type": "http.response.body", "body": block, "more_body": True})
+                await asyncio.sleep(0)  # others have their turn, and whether the client is still there is heard of
             await send({"type": "http.response.body"})
         finally:
             self._release()
