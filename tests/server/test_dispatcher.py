@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace.cli.main import app
 from headrace.server.client import RestClientError
 from tests.server.clusters import PROGRAM, Cluster, processes_of
 from tests.server.serving import wait_for
@@ -41,6 +43,8 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path, tmp_path: Pa
     assert cluster.rest.get("jobs", job)["state"] == "CREATED"  # pages ask at once
     wait_for(lambda: "job.py:4 in <module>" in cluster.rest.get("jobs", job, "archive")["waits_for"])
     wait_for(lambda: "job.py:4 in &lt;module&gt;" in page_of(cluster))
+    told = CliRunner().invoke(app, ["info", job, "-m", cluster.service.address]).output
+    assert "it has not begun: its program has not come to execute() yet" in told
     gate.touch()
     cluster.wait_for(job, "RUNNING")
     wait_for(lambda: cluster.epochs(job) > 0)

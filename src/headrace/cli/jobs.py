@@ -196,7 +196,10 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
         told = f"checkpoint {latest['id']}, {wording.size(latest['state_size'])} of state"
         where = f", {latest['external_path']}" if latest.get("external_path") else ""
         console.print(Text(f"{told}{where}; {checkpoints['counts']['failed']} have failed"), soft_wrap=True)
-    for finding in _findings(known):
+    job_told = archives.of_document(known.client.get("jobs", known.id, "archive"))
+    if job_told.waits_for:
+        console.print(Text(f"it has not begun: {job_told.waits_for}"), soft_wrap=True)
+    for finding in _findings(job_told):
         console.print(Text.assemble((finding.title, "bold"), f"\n  {finding.detail}"), soft_wrap=True)
     table = new_table("operator", "parallelism", "records in", "watermark (UTC)")
     for vertex in details["vertices"]:
@@ -208,9 +211,8 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
     console.print(table)
 
 
-def _findings(job: RemoteJob) -> list[Finding]:
+def _findings(told: archives.ToldJob) -> list[Finding]:
     """Return what stands out in a job, as its page has it."""
-    told = archives.of_document(job.client.get("jobs", job.id, "archive"))
     now = time.time_ns() // 1_000_000
     return findings(job_view(told.snapshot, told.configuration, now, told.at_work, told.waits_for))
 
