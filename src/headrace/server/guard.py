@@ -3,9 +3,12 @@
 import base64
 import hmac
 from collections.abc import Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
 
 from headrace.server.errors import RestError, bad_request
 from headrace.server.settings import RestSettings, is_loopback
@@ -30,7 +33,7 @@ class RequestGuard:
         self._is_loopback = settings.is_loopback
         self._host = settings.host.lower()
 
-    def check_host(self, headers: Mapping[str, str]) -> None:
+    def check_host(self, headers: Headers) -> None:
         """See that a request is meant for this server.
 
         A name of another site may be made to lead to this machine; what is served to it alone is served under its own
@@ -39,7 +42,7 @@ class RequestGuard:
         Raises:
             RestError: when it is not.
         """
-        hosts = [value for name, value in headers.items() if name.lower() == "host"]
+        hosts = headers.getlist("host")
         if len(hosts) > 1:
             raise bad_request("a request has one Host")
         host = _host_of(f"//{hosts[0] if hosts else ''}")
@@ -90,6 +93,7 @@ def _place_of(address: str) -> str:
         return ""
 
 
+@lru_cache(64)
 def _host_of(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""

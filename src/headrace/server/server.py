@@ -148,6 +148,7 @@ def _config(app: ASGIApp, settings: RestSettings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         ws="none",
         http=BoundedProtocol,
         loop="asyncio",
