@@ -62,13 +62,28 @@ def test_few_answers_are_kept() -> None:
     assert [number for number in range(1_000) if maker.answers.fresh(number) is not None] == [*range(936, 1_000)]
 
 
-def test_what_takes_long_to_make_is_made_less_often() -> None:
-    maker = Maker(0.05)
-    maker.answers.get("a", maker.make)
-    for maker.now in (1.0, 2.0, 2.4):
-        assert maker.answers.get("a", maker.make) == 1
-    maker.now = 2.6
-    assert maker.answers.get("a", maker.make) == 2
+def test_whoever_asks_now_and_then_gets_the_latest() -> None:
+    maker = Maker(0.01)
+    for number in range(10):
+        maker.now = float(number)
+        assert maker.answers.get("a", maker.make, [replace(JOB)]) == number + 1
+
+
+def test_a_flood_of_questions_has_answers_made_less_often() -> None:
+    maker = Maker(0.01)
+    for number in range(1_000):
+        maker.now = number / 10
+        maker.answers.get("a", maker.make, [replace(JOB)])
+        maker.answers.get("b", maker.make, [replace(JOB)])
+    assert 95 <= maker.made <= 110  # a hundredth of 100 seconds, after what the burst has taken
+
+
+def test_a_flood_does_not_hide_that_a_job_has_ended() -> None:
+    maker = Maker(1.0)
+    answers = maker.answers
+    assert answers.get("a", maker.make, [JOB]) == answers.get("a", maker.make, [replace(JOB)]) == 1
+    ended = replace(JOB, history=(*JOB.history, StatusChange(JobStatus.FINISHED, 1)))
+    assert answers.get("a", maker.make, [ended]) == 2
 
 
 def test_nobody_waits_for_what_somebody_else_makes() -> None:

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.common.errors import HeadraceError
 from headrace.common.masking import log_without_secrets
+from headrace.jobmanager.status import JobSnapshot
 from headrace.server.bodies import Upload, UploadPlaces, drained, read_body, receive
 from headrace.server.dashboard.jobs import DashboardJobs
 from headrace.server.dashboard.pages import dashboard_endpoints
@@ -24,11 +25,11 @@ from headrace.server.openapi import openapi
 from headrace.server.recent_answers import RecentAnswers
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
-from headrace.server.routing import Endpoint, RoutedApplication
+from headrace.server.routing import Endpoint, RoutedApplication, answers_again
 from headrace.server.wire import to_document
 
 _FRESH_SECONDS: Final = 0.5
-"""An answer is given again for so long, unless what is known of a job has changed."""
+"""An answer is given again for so long, unless what is known of a job has changed; while many ask, even then."""
 
 _MOST_LONG: Final = 4
 """So many answers of many megabytes are on their way at the same time; whoever asks for more waits."""
@@ -123,12 +124,16 @@ def _shared(route: RestRoute, service: RestService, recent: RecentAnswers[Respon
     """An answer that is the same for everybody who asks while the job is as it is; bodies mean nothing to it."""
     key = (request.scope["path"], request.scope["query_string"])
     named = request.path_params.get("jobid")
-    jobs = [each.snapshot() for each in (service.jobs.all() if named is None else (service.jobs.get(named),))]
+
+    def jobs() -> list[JobSnapshot]:
+        return [each.snapshot() for each in (service.jobs.all() if named is None else (service.jobs.get(named),))]
 
     def make() -> Response:
         return json_response(to_document(route.handler(_asked(service, request))), route.status)
 
-    return recent.get(key, make, jobs)
+    found = recent.get(key, make, jobs())
+    answers_again(request, lambda: recent.fresh(key, jobs()))
+    return found
 
 
 def _asked(service: RestService, request: Request, body: bytes = b"", upload: Upload | None = None) -> RestRequest:

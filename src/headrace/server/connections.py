@@ -7,10 +7,14 @@ is accepted: of one that never gets through the handshake of TLS no protocol kno
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakSet
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from headrace.server.routing import HEAD, Head
 
 MOST_CONNECTIONS: Final = 256
 """The largest number of clients at the same time; the connections of others are closed."""
@@ -57,6 +61,7 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _logger
+        self._again: Callable[[Head], Response | None] = getattr(self.app, "again", _asks_always)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -92,9 +97,26 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
         is_next = self._is_answered
         if len(self.pipeline) >= _MOST_WAITING:
             raise RefusedRequestError("requests do not wait for answers")
+        head = Head(self.parser.get_method(), self.url, tuple(self.headers))
+        if is_next and self._answer_again(head):
+            return
+        self.scope[HEAD] = head
         super().on_headers_complete()
         if is_next:
             self._restart(_ANSWER_SECONDS)
+
+    def _answer_again(self, head: Head) -> bool:
+        """Answer a request as the last one of the same head, which takes a tenth of the time."""
+        is_usual = self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive()
+        if self.cycle is None or not is_usual or self.flow.write_paused:
+            return False
+        answer = self._again(head)
+        if answer is None:
+            return False
+        lines = [STATUS_LINE[answer.status_code], *(b"%s: %s\r\n" % each for each in answer.raw_headers), b"\r\n"]
+        self.transport.write(b"".join((*lines, answer.body)))
+        self.on_response_complete()
+        return True
 
     def on_body(self, body: bytes) -> None:
         self._unread = 0
@@ -134,6 +156,10 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
         if self._limit is not None:
             self._limit.cancel()
         self._limit = self.loop.call_later(seconds, self.transport.abort)
+
+
+def _asks_always(_: Head) -> None:
+    """Nothing is known without asking an application of another kind."""
 
 
 class BoundedListener(socket.socket):

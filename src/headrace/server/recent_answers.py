@@ -8,8 +8,11 @@ from typing import Final, Generic, TypeVar
 
 from headrace.jobmanager.status import JobSnapshot
 
-_SHARE: Final = 0.02
-"""The largest share of a core that the making of an answer takes, up to the most seconds that it is given again."""
+_SHARE: Final = 0.01
+"""The share of a core that the making of answers takes, where more is asked for than that and for a while."""
+
+_BURST_SECONDS: Final = 5.0
+"""So long a time without questions may be made up for: only a flood of them gets answers that are not the latest."""
 
 _MOST_KEPT: Final = 64
 
@@ -23,12 +26,21 @@ class _Given(Generic[T]):
     Attributes:
         answer: what it is.
         jobs: what was known of the jobs that it tells of.
-        until: until when it is given again, in seconds that never go back.
+        until: until when it is given again while that is the same, in seconds that never go back.
+        at_least: until when it is given again even if more is known, unless the state of a job has changed.
     """
 
     answer: T
     jobs: Sequence[JobSnapshot]
     until: float
+    at_least: float
+
+    def holds(self, jobs: Sequence[JobSnapshot], now: float) -> bool:
+        """Return whether it is given again."""
+        if now >= self.until or len(jobs) != len(self.jobs):
+            return False
+        pairs = [(one, other) for one, other in zip(self.jobs, jobs, strict=True) if one is not other]
+        return not pairs or (now < self.at_least and all(one.status is other.status for one, other in pairs))
 
 
 @dataclass(slots=True)
@@ -49,7 +61,7 @@ class RecentAnswers(Generic[T]):
 
     Args:
         least_seconds: so long an answer is given again: there are spans in it that grow while nothing happens.
-        most_seconds: the longest that one is given again which takes long to make.
+        most_seconds: the longest that one is given again while many others have to be made.
         clock: seconds, never going back.
         spent: the seconds of processor time that this thread has taken.
     """
@@ -67,20 +79,19 @@ class RecentAnswers(Generic[T]):
         self._spent = spent
         self._lock = threading.Lock()
         self._places: dict[Hashable, _Place[T]] = {}
+        self._paid = clock() - _BURST_SECONDS
+        """When all that was made will have taken no more than its share."""
 
     def fresh(self, key: Hashable, jobs: Sequence[JobSnapshot] = ()) -> T | None:
         """The answer to a request; None where it has to be made anew.
 
         Args:
             key: what is asked for.
-            jobs: what is known now of the jobs that it tells of, where it may not be older than that.
+            jobs: what is known now of the jobs that it tells of.
         """
         place = self._places.get(key)
         given = None if place is None else place.given
-        if given is None or self._clock() >= given.until or len(given.jobs) != len(jobs):
-            return None
-        is_same = all(one is other for one, other in zip(given.jobs, jobs, strict=True))
-        return given.answer if is_same else None
+        return given.answer if given is not None and given.holds(jobs, self._clock()) else None
 
     def get(self, key: Hashable, make: Callable[[], T], jobs: Sequence[JobSnapshot] = ()) -> T:
         """The answer to a request; while one thread makes it anew, others get it as it was.
@@ -88,7 +99,7 @@ class RecentAnswers(Generic[T]):
         Args:
             key: what is asked for.
             make: makes the answer.
-            jobs: what is known now of the jobs that it tells of, where it may not be older than that.
+            jobs: what is known now of the jobs that it tells of.
         """
         found = self.fresh(key, jobs)
         if found is not None:
@@ -107,8 +118,11 @@ class RecentAnswers(Generic[T]):
     def _made(self, place: _Place[T], make: Callable[[], T], jobs: Sequence[JobSnapshot]) -> T:
         begun = self._spent()
         answer = make()
-        seconds = min(self._most, max(self._least, (self._spent() - begun) / _SHARE))
-        place.given = _Given(answer, jobs, self._clock() + seconds)
+        now, spent = self._clock(), self._spent() - begun
+        with self._lock:
+            self._paid = paid = max(self._paid, now - _BURST_SECONDS) + spent / _SHARE
+        at_least = min(paid, now + self._most)
+        place.given = _Given(answer, jobs, max(now + self._least, at_least), at_least)
         return answer
 
     def _place(self, key: Hashable) -> _Place[T]:

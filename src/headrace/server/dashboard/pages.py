@@ -28,7 +28,7 @@ from headrace.server.dashboard.topics_view import topics_view
 from headrace.server.errors import RestError, bad_request
 from headrace.server.guard import CHALLENGE, RequestGuard
 from headrace.server.recent_answers import RecentAnswers
-from headrace.server.routing import REST, Endpoint
+from headrace.server.routing import REST, Endpoint, answers_again
 from headrace.server.settings import RestSettings
 
 logger = get_logger(__name__)
@@ -77,6 +77,10 @@ class SharedPage(NamedTuple):
     plain: Response
     compressed: Response
 
+    def answer(self, is_compressed: bool) -> Response:
+        """The page as a client takes it."""
+        return self.compressed if is_compressed else self.plain
+
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
@@ -119,7 +123,13 @@ class Dashboard:
         if found is None:
             make = partial(self._shared, key[0], context)
             found = await asyncio.to_thread(self.recent.get, key, make)
-        return found.compressed if "gzip" in request.headers.get("accept-encoding", "") else found.plain
+        is_compressed = "gzip" in request.headers.get("accept-encoding", "")
+        answers_again(request, partial(self._again, key, is_compressed))
+        return found.answer(is_compressed)
+
+    def _again(self, key: tuple[str, ...], is_compressed: bool) -> Response | None:
+        found = self.recent.fresh(key)
+        return None if found is None else found.answer(is_compressed)
 
     def _shared(self, template: str, context: Callable[[], Mapping[str, Any]]) -> SharedPage:
         text = self.text(template, context()).encode(errors="replace")
