@@ -101,7 +101,7 @@ def test_pages_of_other_sites_change_nothing(served: Served) -> None:
     assert served.rest.get("jobs", job, "status") == {"status": "RUNNING"}
     own = f"127.0.0.1:{served.port}"
     for proof in ({"Origin": f"http://{own}"}, {"Referer": f"http://{own}/"}, {"Sec_Fetch_Site": "same-origin"}):
-        assert ask(served, cancel, Host=own, **proof)[0] == 202
+        assert ask(served, cancel, Host=own, **proof)[0] in (202, 409)  # it may have ended by the one before
 
 
 def test_errors_are_those_that_flinks_clients_read(served: Served) -> None:
