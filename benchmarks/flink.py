@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ PLACE = Path(__file__).resolve().parent / "work" / "flink"
 
 VERSION = "2.3.0"
 SQL = "Flink SQL"
+SQL_ROCKSDB = "Flink SQL, RocksDB"
 CEP = "Flink CEP"
 
 _OPENED = (
@@ -56,6 +59,28 @@ def sql_contestant(data: RandomKeys | Nexmark, work: SqlWork, **options: Any) ->
     return Contestant(SQL, "flink_sql", work.to_options() | _java_and_jars() | told | options)
 
 
+def rocksdb_contestant(data: RandomKeys | Nexmark, work: SqlWork, **options: Any) -> Contestant:
+    """The contestant that runs a query on Flink SQL, whose state is in RocksDB.
+
+    Raises:
+        NoFlinkError: when its jars are not there and cannot be fetched, or there is no Java.
+    """
+    made = sql_contestant(data, work, **options)
+    jars = [*made.options["jars"], *map(str, _fetched(f"Flink RocksDB {VERSION}", "flink-statebackend-rocksdb"))]
+    return replace(made, name=SQL_ROCKSDB, options={**made.options, "jars": jars, "state_backend": "rocksdb"})
+
+
+def connector_contestant(data: RandomKeys, work: SqlWork, connector: str) -> Contestant:
+    """The contestant that runs a query on Flink SQL with a connector in Java, which is compiled first.
+
+    Raises:
+        NoFlinkError: when its jars are not there and cannot be fetched, or there is no Java with a compiler.
+    """
+    made = sql_contestant(data, work, connector=connector)
+    _check_compiler(made.options["java_home"])
+    return made
+
+
 def pattern_contestant(pattern: str) -> Contestant:
     """The contestant that looks for a pattern with Flink CEP.
 
@@ -63,22 +88,41 @@ def pattern_contestant(pattern: str) -> Contestant:
         NoFlinkError: when its jars are not there and cannot be fetched, or there is no Java with a compiler.
     """
     found = _java_and_jars()
-    java = Path(found["java_home"]) / "bin" / "java"
+    _check_compiler(found["java_home"])
+    return Contestant(CEP, "flink_patterns", found | {"pattern": pattern})
+
+
+def compile_java(source: Path, classes: Path, options: Mapping[str, Any]) -> None:
+    """Compile a Java program against Flink's jars."""
+    java, path = f"{options['java_home']}/bin/java", os.pathsep.join([str(classes), *options["jars"]])
+    compiler = [java, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", path, "-d", str(classes), str(source)]
+    subprocess.run(compiler, check=True)
+
+
+def _check_compiler(java_home: str) -> None:
+    java = Path(java_home) / "bin" / "java"
     modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True).stdout
     if "jdk.compiler@" not in modules:
         raise NoFlinkError(f"{java} has no compiler; set JAVA_HOME to a JDK")
-    return Contestant(CEP, "flink_patterns", found | {"pattern": pattern})
 
 
 def _java_and_jars() -> dict[str, Any]:
     """Options with the home of a Java and with Flink's jars."""
     try:
         java = find_java(os.environ, bundled_java_home())
-        cache = cache_directory(os.environ) / "flink"
-        jars = maven_jars(cache, f"Flink {VERSION}", "+".join(f"org.apache.flink:{each}:{VERSION}" for each in _JARS))
+    except HeadraceError as error:
+        raise NoFlinkError(str(error)) from error
+    jars = [*_fetched(f"Flink {VERSION}", *_JARS), *_hadoop_jars()]
+    return {"java_home": str(java.home), "jars": list(map(str, jars))}
+
+
+def _fetched(product: str, *artifacts: str) -> list[Path]:
+    """The jars of some of Flink's artifacts, and of all that they depend on."""
+    try:
+        endpoint = "+".join(f"org.apache.flink:{each}:{VERSION}" for each in artifacts)
+        return maven_jars(cache_directory(os.environ) / "flink", product, endpoint)
     except (HeadraceError, OSError) as error:
         raise NoFlinkError(str(error)) from error
-    return {"java_home": str(java.home), "jars": [str(jar) for jar in (*jars, *_hadoop_jars())]}
 
 
 def count_trigger_contestant(data: RandomKeys, files: int) -> Contestant:

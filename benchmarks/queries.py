@@ -90,6 +90,36 @@ JOINS: Mapping[str, SqlWork] = {
     ),
 }
 
+_LAST = "(SELECT `key`, `value` FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY `key` ORDER BY `time` DESC) AS r FROM"
+
+CHANGING_JOIN = SqlWork(
+    (_EVENTS, _OTHERS),
+    f"SELECT a.`key` AS k, a.`value` AS v, b.`value` AS w FROM {_LAST} events) WHERE r = 1) AS a JOIN {_LAST} others) "
+    "WHERE r = 1) AS b ON a.`key` = b.`key`",
+    "k BIGINT, v DOUBLE, w DOUBLE",
+    {"rows": "COUNT(*)", "keys": "SUM(k)"},
+)
+"""A regular join of the last rows of keys; of those of one millisecond the order of reading says which is the last."""
+
+LOOKUP_MILLIS, LOOKUP_CACHE = 20, 10_000
+
+
+def lookup_join(connector: str) -> SqlWork:
+    """A lookup join with a table that answers after a while, and of whose rows some are kept.
+
+    Args:
+        connector: the options of the table.
+    """
+    table = f"CREATE TABLE weights (`key` BIGINT, weight DOUBLE, PRIMARY KEY (`key`) NOT ENFORCED) WITH ({connector})"
+    return SqlWork(
+        (_EVENTS, table),
+        "SELECT a.`key`, a.`value` AS v, b.weight AS w FROM (SELECT *, PROCTIME() AS p FROM events) AS a JOIN weights "
+        "FOR SYSTEM_TIME AS OF a.p AS b ON a.`key` = b.`key`",
+        "`key` BIGINT, v DOUBLE, w DOUBLE",
+        {"rows": "COUNT(*)", "left": "SUM(v)", "right": "SUM(w)"},
+    )
+
+
 FUNCTIONS = _work(
     """SELECT UPPER(`key`) AS a, SUBSTRING(`key`, 6) AS b, CHAR_LENGTH(`key`) AS c, `key` || '@' || `key` AS d,
     REPLACE(`key`, 'card', 'account') AS e, POSITION('-' IN `key`) AS f,

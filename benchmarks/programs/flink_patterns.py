@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.data import EVENTS_FILE
-from benchmarks.flink import JAVA_OPTIONS
+from benchmarks.flink import JAVA_OPTIONS, compile_java
 from benchmarks.outcome import Assignment, Epoch, Outcome
 from benchmarks.sql import RUNS
 
@@ -24,8 +24,7 @@ def run(assignment: Assignment) -> Outcome:
     records = assignment.records_per_epoch
     assert records is not None
     java, path = f"{options['java_home']}/bin/java", os.pathsep.join([str(classes), *options["jars"]])
-    compiler = [java, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", path, "-d", str(classes), str(_SOURCE)]
-    subprocess.run(compiler, check=True)
+    compile_java(_SOURCE, classes, options)
     own = [f"-Djava.io.tmpdir={assignment.work / 'tmp'}", "-XX:+UseSerialGC", "-cp", path]
     arguments = [options["pattern"], str(assignment.input / EVENTS_FILE), str(records), str(RUNS), str(told)]
     subprocess.run([java, *JAVA_OPTIONS, *own, "FlinkPatterns", *arguments], check=True)

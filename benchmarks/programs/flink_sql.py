@@ -1,7 +1,8 @@
-"""Flink SQL on a mini cluster in a Java process of its own, with two slots, HashMap state and a checkpoint a second.
+"""Flink SQL on a mini cluster in a Java process of its own, with two slots and a checkpoint every ten seconds.
 
 Options: ``sql``, the work; ``lateness_millis``; ``records``, how many the input has; ``java_home``; ``jars``, the class
-path; with ``plans`` the query is only planned, so many times.
+path; ``state_backend``, if not ``hashmap``; ``connector``, a factory of tables in Java beside this file; with ``plans``
+the query is only planned, so many times.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from benchmarks.flink import JAVA_OPTIONS
+from benchmarks.flink import JAVA_OPTIONS, compile_java
 from benchmarks.memory import processor_seconds
 from benchmarks.outcome import Assignment, Epoch, Outcome
 from benchmarks.sql import MINI_BATCH, RUNS, SqlWork
@@ -25,7 +27,6 @@ _SETTINGS = {
     "taskmanager.numberOfTaskSlots": "2",
     "restart-strategy.type": "none",
     "table.local-time-zone": "UTC",
-    "state.backend.type": "hashmap",
     "execution.checkpointing.interval": "10 s",
     "taskmanager.memory.managed.size": "512 mb",
     "taskmanager.memory.network.fraction": "0.1",
@@ -94,6 +95,7 @@ def _environment(jvm: Any, assignment: Assignment) -> Any:
     own = {
         "execution.checkpointing.dir": (assignment.work / "checkpoints").as_uri(),
         "io.tmp.dirs": str(assignment.work / "tmp"),
+        "state.backend.type": assignment.options.get("state_backend", "hashmap"),
     }
     for key, value in (_SETTINGS | own).items():
         configuration.setString(key, value)
@@ -102,11 +104,23 @@ def _environment(jvm: Any, assignment: Assignment) -> Any:
     return api.TableEnvironment.create(built)
 
 
+def _connector(assignment: Assignment, name: str) -> Path:
+    """The folder with the classes of a factory of tables, and with the file by which Flink finds it."""
+    classes = assignment.work / "classes"
+    services = classes / "META-INF" / "services"
+    services.mkdir(parents=True)
+    (services / "org.apache.flink.table.factories.Factory").write_text(name)
+    compile_java(Path(__file__).with_name(f"{name}.java"), classes, assignment.options)
+    return classes
+
+
 @contextmanager
 def _java(assignment: Assignment) -> Iterator[Any]:
-    home = assignment.options["java_home"]
+    home, jars = assignment.options["java_home"], list(assignment.options["jars"])
+    if "connector" in assignment.options:
+        jars.append(str(_connector(assignment, assignment.options["connector"])))
     port, process = launch_gateway(
-        classpath=os.pathsep.join(assignment.options["jars"]),
+        classpath=os.pathsep.join(jars),
         die_on_exit=True,
         java_path=f"{home}/bin/java",
         javaopts=[*JAVA_OPTIONS, f"-Djava.io.tmpdir={assignment.work / 'tmp'}"],

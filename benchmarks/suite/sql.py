@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,18 @@ from benchmarks.lab import Contestant, Lab, Work
 from benchmarks.launch import ProgramFailedError
 from benchmarks.nexmark import QUERIES, Nexmark
 from benchmarks.nexmark_truth import nexmark_totals
-from benchmarks.queries import FUNCTIONS, GROUPS, JOINS, PLANNED, RANKS, windows
+from benchmarks.queries import (
+    CHANGING_JOIN,
+    FUNCTIONS,
+    GROUPS,
+    JOINS,
+    LOOKUP_CACHE,
+    LOOKUP_MILLIS,
+    PLANNED,
+    RANKS,
+    lookup_join,
+    windows,
+)
 from benchmarks.truth import WrongResultError, window_totals
 
 if TYPE_CHECKING:
@@ -27,6 +38,7 @@ HEADRACE, STREAM, DUCKDB = "headrace", "DataStream API", "DuckDB"
 
 _FEW, _MANY = 10_000, 1_000_000
 _PLANS = 80
+_MOST_LOOKUPS = 200_000
 _DUCKDB_LIMIT = 0.4
 
 
@@ -57,12 +69,8 @@ class Speedup:
 def contestants(lab: Lab, data: RandomKeys | Nexmark, work: SqlWork, **options: Any) -> list[Contestant]:
     """Headrace, and Flink if its jars are available; a message says why if they are not."""
     own = {"lateness_millis": OUT_OF_ORDER_MILLIS, "default_sizes": True}
-    here = [Contestant(HEADRACE, "headrace_sql", work.to_options() | own | options)]
-    try:
-        return [*here, flink.sql_contestant(data, work, **options)]
-    except flink.NoFlinkError as error:
-        lab.say(f"{flink.SQL} does not take part: {error}")
-        return here
+    here = Contestant(HEADRACE, "headrace_sql", work.to_options() | own | options)
+    return [here, *_if_there(lab, flink.SQL, lambda: flink.sql_contestant(data, work, **options))]
 
 
 def findings(name: str, case: str, found: Mapping[str, Measured], targets: Sequence[Speedup]) -> Iterator[Finding]:
@@ -128,6 +136,43 @@ class SqlJoinBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         for case, work in JOINS.items():
             yield from _beside_flink(self.name, case, lab, scale, work, _MANY, 1.5 if case == "regular join" else 2.0)
+        data = RandomKeys(scale.files, scale.per_epoch, _MANY)
+        here = contestants(lab, data, CHANGING_JOIN)
+        if len(here) > 1:
+            here += _if_there(lab, flink.SQL_ROCKSDB, lambda: flink.rocksdb_contestant(data, CHANGING_JOIN))
+        found = lab.race(Work(data, data.records, Agreement()), here, scale.rounds)
+        targets = [Speedup(flink.SQL, 1.5), Speedup(flink.SQL_ROCKSDB, 4.0)]
+        yield from findings(self.name, "regular join of two changing streams", found, targets)
+
+
+class SqlLookupBenchmark:
+    """A lookup join with a table that answers after a while, with default settings and a cache for half of its keys."""
+
+    name = "sql-lookup"
+    title = f"SQL: a lookup join with a table that answers after {LOOKUP_MILLIS} ms, a cache of {LOOKUP_CACHE:,} rows"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        records = min(scale.events, _MOST_LOOKUPS)
+        data = RandomKeys(scale.files, records // scale.files, 2 * LOOKUP_CACHE)
+        own = {"lateness_millis": OUT_OF_ORDER_MILLIS, "default_sizes": True}
+        work = lookup_join(
+            "'connector' = 'function', 'function' = 'benchmarks.weights.weight', 'lookup.cache' = 'PARTIAL', "
+            f"'lookup.partial-cache.max-rows' = '{LOOKUP_CACHE}'"
+        )
+        here = [Contestant(HEADRACE, "headrace_sql", work.to_options() | own)]
+        theirs = lookup_join(f"'connector' = 'slow', 'millis' = '{LOOKUP_MILLIS}', 'cache' = '{LOOKUP_CACHE}'")
+        here += _if_there(lab, flink.SQL, lambda: flink.connector_contestant(data, theirs, "SlowTables"))
+        found = lab.race(Work(data, data.records, Agreement()), here, scale.rounds)
+        yield from findings(self.name, f"{records:,} records", found, [Speedup(flink.SQL, 1.0)])
+
+
+def _if_there(lab: Lab, name: str, made: Callable[[], Contestant]) -> list[Contestant]:
+    """A contestant, or none and a message that says why."""
+    try:
+        return [made()]
+    except flink.NoFlinkError as error:
+        lab.say(f"{name} does not take part: {error}")
+        return []
 
 
 def _beside_flink(

@@ -55,7 +55,6 @@ _MODULES: Final = Missing("SQ-07", "leave it out: all functions are in one modul
 _ASYNC_FUNCTIONS: Final = Missing("SQ-44", "ask a service by an asynchronous function of a stream: AsyncDataStream")
 _AGGREGATES: Final = Missing("SQ-45", "write ROW_NUMBER() OVER (...), or a KeyedProcessFunction of a stream")
 _VIEWS_OF_STATE: Final = Missing("SQ-46", "let the accumulator be a list or a dict")
-_MODELS: Final = Missing("SQ-49", "ask the model by an asynchronous function of a stream: AsyncDataStream")
 _DATA_TYPES: Final = Missing("SQ-08", "write one of DataTypes, or the type as SQL does, as a text: 'DECIMAL(10, 2)'")
 _TABLE_SCHEMA: Final = _never("SQ-02", "Flink has given it up: use get_resolved_schema()")
 _DIALECT: Final = _never("SQ-02", "there is one dialect, Flink's own")
@@ -73,7 +72,6 @@ MODULES: Final[dict[str, Missing]] = {
     "table.expression": _TABLE_API,
     "table.expressions": _TABLE_API,
     "table.resolved_expression": _INTERNAL,
-    "table.model_descriptor": _MODELS,
     "table.module": _MODULES,
     "table.serializers": _INTERNAL,
     "table.sql_dialect": _DIALECT,
@@ -252,10 +250,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     "TableEnvironment": {
         **_each("create_java_function create_java_temporary_function", _NO_JAVA),
         "create_java_temporary_system_function": _NO_JAVA,
-        **_each(
-            "create_model create_temporary_model drop_model drop_temporary_model list_models list_temporary_models",
-            _MODELS,
-        ),
         **_each("list_full_modules list_modules load_module unload_module use_modules", _MODULES),
         **_each(
             "create_catalog get_catalog register_catalog",

@@ -108,6 +108,42 @@ class ChangelogNormalizeSpec(ChangelogSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookupMaterializeSpec(ChangelogSpec):
+    """Keeps what a lookup join found of each row, so that a retraction takes back the same.
+
+    Attributes:
+        output_type: the type of the joined rows, without the number of each that the input has at its end.
+        width: the number of columns that are not looked up, which come first.
+        keeps_empty: whether a row of which nothing was found is emitted (a left join).
+    """
+
+    kind: ClassVar[str] = "LookupMaterialize"
+    output_type: TypeInformation
+    width: int
+    keeps_empty: bool
+
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(self.output_type, has_changes=True)
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        given = inputs[0].record_type
+        return {"": RowTypeInfo(given.field_types[self.width :], given.field_names[self.width :])}
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.lookup.materialize import LookupMaterializeOperator
+
+        schema = parameters.inputs[0]
+        return LookupMaterializeOperator(
+            schema.record_type,
+            self.output_type,
+            codec_of(schema),
+            width=self.width,
+            keeps_empty=self.keeps_empty,
+            ttl=self.ttl,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertMaterializeSpec(ChangelogSpec):
     """Materializes the changelog of a table whose key is not that of the rows: emits the latest row of each key.
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.operators.lookup.lookup_operator import LookupRequests, LookupSettings
     from headrace.operators.lookup.readers import LookupReader
     from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+    from headrace.operators.prediction import Features, Model
 
 
 _LIST: Final = frozenset({StateKind.LIST})
@@ -320,3 +321,33 @@ class RequestedLookupSpec(LookupJoinSpec):
         from headrace.operators.lookup.lookup_joins import RequestedLookupOperator
 
         return RequestedLookupOperator(self.definition, self.reader, self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictSpec(OperatorSpec):
+    """Rows with the columns that a model gives for them.
+
+    Attributes:
+        features: what the model is given.
+        model: the model.
+        output_type: the type of the rows.
+        settings: how requests are made; None where the model is called in place.
+    """
+
+    kind: ClassVar[str] = "Predict"
+    ignores_event_time: ClassVar[bool] = True
+    is_deterministic: ClassVar[bool] = False
+    features: Features
+    model: Model
+    output_type: TypeInformation
+    settings: RequestSettings | None = None
+
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        return OutputSchema(self.output_type, has_changes=inputs[0].has_changes)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.prediction import AsyncPredictOperator, PredictOperator
+
+        if self.settings is None:
+            return PredictOperator(self.features, self.model, self.output_type)
+        return AsyncPredictOperator(self.features, self.model, self.output_type, self.settings)

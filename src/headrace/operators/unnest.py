@@ -126,11 +126,14 @@ class ExpandedRows:
         output_type: the type of the rows.
         condition: which rows are there: where it is not true, it is as if nothing belonged to the row.
         keeps_empty: whether a row to which nothing belongs is kept, with nulls in the columns.
+        numbers: whether the last column is the number of each thing among those of its row, from 1; null for a row
+            to which nothing belongs.
     """
 
     output_type: TypeInformation
     condition: Bound | None
     keeps_empty: bool
+    numbers: bool = False
 
     def expanded(self, batch: Batch, parents: Longs, added: list[pa.Array], context: OperatorContext) -> Batch | None:
         """The rows; None if there are none.
@@ -142,13 +145,19 @@ class ExpandedRows:
             context: the operator.
         """
         if self.condition is not None and len(parents):
-            made = self._made(batch, parents, added)
+            made = self._made(batch, parents, self._numbered(parents, added))
             (mask,) = computed((self.condition,), made, context)
             kept = np.flatnonzero(np.asarray(mask.fill_null(False)))
             parents, added = parents[kept], [column.take(pa.array(kept)) for column in added]
+        added = self._numbered(parents, added)
         if self.keeps_empty:
             parents, added = _with_empty(parents, added, len(batch))
         return self._made(batch, parents, added) if len(parents) else None
+
+    def _numbered(self, parents: Longs, added: list[pa.Array]) -> list[pa.Array]:
+        if not self.numbers:
+            return added
+        return [*added, pa.array(np.arange(len(parents)) - np.searchsorted(parents, parents) + 1)]
 
     def _made(self, batch: Batch, parents: Longs, added: list[pa.Array]) -> Batch:
         schema = layout_of(self.output_type).schema

@@ -13,6 +13,7 @@ from headrace.operators.functions import FunctionContext
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference
 from headrace.table.environment.descriptors import FormatDescriptor, TableDescriptor
+from headrace.table.environment.models import ModelDescriptor
 from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
@@ -33,6 +34,7 @@ __all__ = [
     "ExplainDetail",
     "FormatDescriptor",
     "FunctionContext",
+    "ModelDescriptor",
     "PlanReference",
     "ResultKind",
     "Row",

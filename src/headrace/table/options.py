@@ -95,6 +95,21 @@ ASYNC_MODE: Final = ConfigOption(
 ASYNC_KEY_ORDERED: Final = ConfigOption(
     "table.exec.async-lookup.key-ordered-enabled", boolean, False, "Whether rows of a key have to leave in order."
 )
+PREDICT_CAPACITY: Final = ConfigOption(
+    "table.exec.async-ml-predict.max-concurrent-operations",
+    integer(1, 2**31 - 1),
+    10,
+    "How many requests of a model are made at a time.",
+)
+PREDICT_TIMEOUT: Final = ConfigOption(
+    "table.exec.async-ml-predict.timeout", duration, 180_000, "How long a request of a model may take."
+)
+PREDICT_MODE: Final = ConfigOption(
+    "table.exec.async-ml-predict.output-mode",
+    choice("ORDERED", "ALLOW_UNORDERED"),
+    "ORDERED",
+    "In which order rows may leave; they leave in theirs.",
+)
 
 DISTINCT_SPLIT: Final = ConfigOption(
     "table.optimizer.distinct-agg.split.enabled",
@@ -116,6 +131,12 @@ PREDICATE_PUSHDOWN: Final = ConfigOption(
     boolean,
     True,
     "Whether connectors are told of conditions, by which they may read fewer rows.",
+)
+NON_DETERMINISTIC_UPDATES: Final = ConfigOption(
+    "table.optimizer.non-deterministic-update.strategy",
+    choice("IGNORE", "TRY_RESOLVE"),
+    "IGNORE",
+    "Whether plans are refused whose retractions would be other rows than those that they take back.",
 )
 
 ATOMICITY: Final = ConfigOption(
@@ -221,11 +242,15 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ASYNC_TIMEOUT,
         ASYNC_MODE,
         ASYNC_KEY_ORDERED,
+        PREDICT_CAPACITY,
+        PREDICT_TIMEOUT,
+        PREDICT_MODE,
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
         DISTINCT_SPLIT,
         DISTINCT_BUCKETS,
         MULTI_JOIN,
         PREDICATE_PUSHDOWN,
+        NON_DETERMINISTIC_UPDATES,
         ATOMICITY,
         STATISTICS,
         JOIN_REORDER,
@@ -246,7 +271,7 @@ IN_EFFECT: Final = frozenset(_OPTIONS)
 _OPTIMIZER: Final = (
     "dynamic-filtering.enabled "
     "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold "
-    "multiple-input-enabled non-deterministic-update.strategy "
+    "multiple-input-enabled "
     "reuse-optimize-block-with-digest-enabled "
     "reuse-sink-enabled reuse-source-enabled reuse-sub-plan-enabled "
     "union-all-as-breakpoint-enabled delta-join.strategy"

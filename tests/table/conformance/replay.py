@@ -78,6 +78,12 @@ def difference(case: Case, *, one_by_one: bool | None = None) -> str | None:
     return None
 
 
+def outcome(case: Case) -> Json:
+    """What the last statement of a case gives."""
+    tables = _environment(case)
+    return [_step(tables, case, statement, None) for statement in case["sql"]][-1]
+
+
 def _environment(case: Case) -> TableEnvironment:
     is_batch = case["mode"] == "batch"
     settings = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()

@@ -56,7 +56,7 @@ def test_windows_are_summed_up_before_the_shuffle(strategy: str, senders: list[s
     ],
 )
 def test_advice(settings: dict[str, str], told: str) -> None:
-    tables = session(NUMBERS, **settings)
+    tables = session(NUMBERS, **settings, **{"table.exec.state.ttl": "1 d"})
     text = tables.explain_sql(COUNTS, ExplainDetail.PLAN_ADVICE)
     assert "== Optimized Physical Plan With Advice ==\nGroupAggregate(advice=[1], groupBy=[k]" in text
     assert f"({told}" in text.partition("advice[1]: [ADVICE] ")[2]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, take_back
 from headrace.common.columns import array_to_values, layout_of
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
@@ -25,6 +25,7 @@ from headrace.operators.stateless import ExpressionOperator, computed, user_code
 from headrace.operators.unnest import ExpandedRows
 
 Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 MISSING = -1
 """The code of a key that is not there, or has a NULL in it, which equals nothing."""
@@ -145,6 +146,12 @@ class LookupJoinDefinition:
         kinds = layout_of(self.table_type).schema.types
         return [each.cast(kinds[field]) for each, field in zip(found, self.fields, strict=True)]
 
+    def taking_back(self, batch: Batch) -> Mask:
+        """True for each row that is not looked up, since it takes back what was found before, which is kept."""
+        if not self.result.numbers or batch.kinds is None:
+            return np.zeros(len(batch), np.bool_)
+        return take_back(batch.kinds)
+
     def counting(self, rows: pa.RecordBatch, context: OperatorContext) -> tuple[Longs, list[pa.Array]]:
         """Return which rows of the table count, and the columns that are computed from these."""
         zeros = np.zeros(rows.num_rows, np.int64)
@@ -179,6 +186,8 @@ class TableLookupOperator(ExpressionOperator):
     def process(self, input_index: int, batch: Batch) -> None:
         keys = self._definition.keys_of(batch, self.context)
         parents, places = self._index.pairs(keys, len(batch))
+        asked = ~self._definition.taking_back(batch)[parents]
+        parents, places = parents[asked], places[asked]
         added = [column.take(pa.array(places)) for column in self._columns]
         made = self._definition.result.expanded(batch, parents, added, self.context)
         if made is not None:
@@ -199,8 +208,10 @@ class _KeysOfBatch(BatchRequestedByKey):
 
     __slots__ = ("codes",)
 
-    def __init__(self, batch: Batch, keys: Sequence[pa.Array], types: Sequence[TypeInformation]) -> None:
-        found = KeyCodes(keys, len(batch)).codes
+    def __init__(
+        self, batch: Batch, keys: Sequence[pa.Array], types: Sequence[TypeInformation], *, unasked: Mask
+    ) -> None:
+        found = np.where(unasked, MISSING, KeyCodes(keys, len(batch)).codes)
         different, first, codes = np.unique(found, return_index=True, return_inverse=True)
         has_missing = int(bool(len(different)) and different[0] == MISSING)
         ranks = np.argsort(np.argsort(first[has_missing:]))
@@ -234,7 +245,9 @@ class RequestedLookupOperator(KeyRequestingOperator):
                 each.close()
 
     def _asked(self, batch: Batch) -> RequestedBatch:
-        return _KeysOfBatch(batch, self._definition.keys_of(batch, self.context), self._key_types)
+        definition = self._definition
+        keys, unasked = definition.keys_of(batch, self.context), definition.taking_back(batch)
+        return _KeysOfBatch(batch, keys, self._key_types, unasked=unasked)
 
     def _emit(self, answers: RequestedBatch) -> None:
         assert isinstance(answers, _KeysOfBatch)
@@ -248,7 +261,8 @@ class RequestedLookupOperator(KeyRequestingOperator):
         parents = np.repeat(np.arange(len(answers.batch)), of_rows)
         places = np.arange(len(parents)) + np.repeat(starts[answers.codes] - np.cumsum(of_rows) + of_rows, of_rows)
         added = [column.take(pa.array(places)) for column in columns]
-        self.count(LOOKUP_MISSES, int((of_rows == 0).sum()))
+        unasked = self._definition.taking_back(answers.batch)
+        self.count(LOOKUP_MISSES, int(((of_rows == 0) & ~unasked).sum()))
         made = self._definition.result.expanded(answers.batch, parents, added, self.context)
         if made is not None:
             self.output.emit(made)

@@ -13,6 +13,7 @@ from headrace.common.logical_types import (
 from headrace.common.types import RowKind
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
+from headrace.table.bind.models import MODEL_FUNCTIONS, bound_model_function
 from headrace.table.bind.scopes import Scope
 from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.functions.kinds import FunctionKind
@@ -72,6 +73,8 @@ class TableFunctionBinder:
             return self._window(node)
         if node.name in _CHANGELOGS:
             return self._changelog(node)
+        if node.name in MODEL_FUNCTIONS:
+            return bound_model_function(self, node)
         function = self.context.function(node.function)
         if function is not None and function.kind is FunctionKind.TABLE:
             return self._user_defined(node, function)
@@ -82,7 +85,7 @@ class TableFunctionBinder:
         raise self.context.error(
             node.function,
             f"no table function '{node.function}' is known",
-            misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS, *self.context.user_function_names())),
+            misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS, *MODEL_FUNCTIONS, *self.context.user_function_names())),
         )
 
     def _user_defined(self, node: sql.Call, function: FunctionDefinition) -> Relation:
@@ -99,7 +102,7 @@ class TableFunctionBinder:
     def _changelog(self, node: sql.Call) -> Relation:
         """``TO_CHANGELOG(input => TABLE t)`` and ``FROM_CHANGELOG``."""
         arguments = self._changelog_arguments(node)
-        source, partition_by = self._rows(node, arguments["input"])
+        source, partition_by = self.rows(node, arguments["input"])
         if partition_by:
             raise self.context.error(node, f"{node.name} takes rows one by one, without PARTITION BY")
         column = self._kind_column(arguments.get("op"))
@@ -175,7 +178,7 @@ class TableFunctionBinder:
 
     def _window(self, node: sql.Call) -> Relation:
         arguments = self._named(node, _PARAMETERS[node.name])
-        source, partition_by = self._rows(node, arguments["DATA"])
+        source, partition_by = self.rows(node, arguments["DATA"])
         if partition_by and node.name != "SESSION":
             raise self.context.error(arguments["DATA"], f"{node.name} takes no PARTITION BY", "Only SESSION does.")
         data = arguments["DATA"]
@@ -226,8 +229,8 @@ class TableFunctionBinder:
             raise self.context.error(node, reason, f"Write {usage}, of which OFFSET may be left out.")
         return {name: found[name] for name in parameters if name in found}
 
-    def _rows(self, node: sql.Call, argument: sql.SqlExpression) -> tuple[Relation, tuple[int, ...]]:
-        """The table that a window function reads, and the columns of PARTITION BY."""
+    def rows(self, node: sql.Call, argument: sql.SqlExpression) -> tuple[Relation, tuple[int, ...]]:
+        """The table that a function reads, and the columns of PARTITION BY."""
         if isinstance(argument, sql.ScalarQuery):
             return self.queries.query(argument.query, self.scope.parent), ()
         if not isinstance(argument, sql.TableArgument):

@@ -8,6 +8,7 @@ from typing import Any, Final
 from headrace.jobmanager.events import JobEnd, JobEvent
 from headrace.jobmanager.status import JobListener, JobSnapshot
 from headrace.table.bind.context import BindContext
+from headrace.table.bind.models import model_of
 from headrace.table.bind.statements import bind_insert_into, bind_query
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
@@ -112,7 +113,7 @@ def _refuse_merge(context: BindContext, node: st.MergeInto) -> None:
 
 def _validate_show_create(context: BindContext, node: st.ShowCreate) -> None:
     if node.kind is ObjectKind.MODEL:
-        show.model_of(context, node.path)
+        model_of(context, node.path)
 
 
 def _validate_database(context: BindContext, node: sql.CreateDatabase | st.UseDatabase) -> None:

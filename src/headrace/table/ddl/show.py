@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
+from headrace.table.bind.models import model_of
 from headrace.table.catalog.objects import (
     CatalogDescription,
-    CatalogModel,
     CatalogTable,
     CatalogView,
     Column,
@@ -216,20 +216,7 @@ def _create_catalog(context: BindContext, node: sql.ShowCreate) -> str:
 
 
 def _create_model(context: BindContext, node: sql.ShowCreate) -> str:
-    return text.create_model(context.catalogs.qualify(node.path.texts), model_of(context, node.path))
-
-
-def model_of(context: BindContext, node: Path) -> CatalogModel:
-    """The model at a path.
-
-    Raises:
-        SqlValidationError: when there is none.
-    """
-    path = context.catalogs.qualify(node.texts)
-    model = context.catalogs.temporary_models.get(path, context.catalogs.models.get(path))
-    if model is None:
-        raise context.error(node, f"model '{path}' does not exist")
-    return model
+    return text.create_model(*model_of(context, node.path))
 
 
 def _create_other(context: BindContext, node: sql.ShowCreate) -> str:
@@ -301,7 +288,7 @@ def _describe_database(context: BindContext, node: sql.Describe) -> StatementRes
 
 
 def _describe_model(context: BindContext, node: sql.Describe) -> StatementResult:
-    model = model_of(context, node.path)
+    _, model = model_of(context, node.path)
     groups = ((model.inputs, True), (model.outputs, False))
     rows = [
         (column.name, str(column.type.as_nullable()), column.type.nullable, is_input, column.comment)

@@ -55,7 +55,7 @@ class FormatDescriptor:
 
         def option(self, key: str | ConfigOption[Any], value: Any) -> FormatDescriptor.Builder:
             """Set an option."""
-            self._options[_key(key)] = _text(value)
+            self._options[option_key(key)] = option_text(value)
             return self
 
         def build(self) -> FormatDescriptor:
@@ -150,7 +150,7 @@ class TableDescriptor:
 
         def option(self, key: str | ConfigOption[Any], value: Any) -> TableDescriptor.Builder:
             """Set an option of the connector."""
-            self._options[_key(key)] = _text(value)
+            self._options[option_key(key)] = option_text(value)
             return self
 
         def format(
@@ -163,7 +163,7 @@ class TableDescriptor:
                 format_option: the option that names the format; ``format`` by default.
             """
             given = format if isinstance(format, FormatDescriptor) else FormatDescriptor(format)
-            key = _FORMAT if format_option is None else _key(format_option)
+            key = _FORMAT if format_option is None else option_key(format_option)
             prefix = f"{key.removesuffix(_FORMAT)}{given.format}"
             self._options[key] = given.format
             self._options.update({f"{prefix}.{name}": value for name, value in given.options.items()})
@@ -184,9 +184,11 @@ class TableDescriptor:
             return TableDescriptor(self._schema, dict(self._options), self._partition_keys, self._comment)
 
 
-def _key(key: str | ConfigOption[Any]) -> str:
+def option_key(key: str | ConfigOption[Any]) -> str:
+    """The key of an option."""
     return key.key if isinstance(key, ConfigOption) else key
 
 
-def _text(value: Any) -> str:
+def option_text(value: Any) -> str:
+    """The text of an option's value."""
     return str(value).lower() if isinstance(value, bool) else str(value)

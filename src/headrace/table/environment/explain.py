@@ -13,6 +13,7 @@ from headrace.graph.diagram import node_document
 from headrace.graph.specs import SinkSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.state.protocols import names_of
+from headrace.table.environment.places import PlacesInText
 from headrace.table.environment.table_result import ResultSink
 from headrace.table.logical.relations import Relation, Sink
 from headrace.table.parse.tree.statements import ExplainDetail
@@ -21,8 +22,19 @@ if TYPE_CHECKING:
     from headrace.table.environment.table_environment import TableEnvironment
 
 
-def explained(tables: TableEnvironment, relations: Sequence[Relation], details: Sequence[ExplainDetail] = ()) -> str:
+def explained(
+    tables: TableEnvironment,
+    relations: Sequence[Relation],
+    details: Sequence[ExplainDetail] = (),
+    places: PlacesInText | None = None,
+) -> str:
     """The text of ``EXPLAIN`` for statements that run as one job.
+
+    Args:
+        tables: the session.
+        relations: the statements.
+        details: what is shown besides their plans.
+        places: the places in their text, which advice names.
 
     Raises:
         PlanningError: when they cannot be planned.
@@ -30,7 +42,7 @@ def explained(tables: TableEnvironment, relations: Sequence[Relation], details: 
     """
     if ExplainDetail.PLAN_ADVICE in details and tables.is_batch:
         raise UnsupportedOperationError("EXPLAIN PLAN_ADVICE is not supported in batch mode: leave it out")
-    text = tables.planner().plan_text(relations, details)
+    text = tables.planner().plan_text(relations, details, places)
     if ExplainDetail.JSON_EXECUTION_PLAN not in details:
         return text
     return f"{text}\n== Physical Execution Plan ==\n{json.dumps(_execution_plan(tables, relations), indent=2)}"

@@ -31,6 +31,7 @@ from headrace.table.environment.compiled_plan import (
     plan_to_replace,
 )
 from headrace.table.environment.explain import explained
+from headrace.table.environment.places import PlacesInText
 from headrace.table.environment.static import STRING, done, static_result, text_result
 from headrace.table.environment.table_result import ResultKind, TableResult
 from headrace.table.logical.errors import refuses_depth
@@ -240,7 +241,8 @@ def _explain(tables: TableEnvironment, statement: sql.Explain, source: SqlSource
         plan = loaded_plan(tables, PlanReference.from_file(statement.statement.file))
         return text_result(plan.explain(*statement.details))
     relations = bound_statements(tables, statement.statement, source)
-    return text_result(explained(tables, relations, statement.details))
+    places = PlacesInText(statement.statement, source, tables.catalogs)
+    return text_result(explained(tables, relations, statement.details, places))
 
 
 def _change(tables: TableEnvironment, statement: sql.Delete | sql.Update | sql.Truncate, source: SqlSource) -> NoReturn:

@@ -33,6 +33,8 @@ from headrace.table.environment.local_tables import table_of_elements, table_of_
 from headrace.table.environment.materialized_tables import MaterializedTables
 from headrace.table.environment.procedures import SystemProcedures, procedure_of
 from headrace.table.environment.refresh_schedule import ScheduledRefresh
+from headrace.table.environment.models import ModelMethods
+from headrace.table.environment.places import PlacesInText
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
 from headrace.table.environment.statements import bound_statements, execute_statement, validate_statement
@@ -55,7 +57,7 @@ from headrace.table.physical.translation import GraphBuilder, record_type
 from headrace.table.plans.document import CompiledStatements
 
 
-class TableEnvironment:
+class TableEnvironment(ModelMethods):
     """Executes statements: it has catalogs and settings, and starts a job for each query and ``INSERT``.
 
     Examples:
@@ -165,8 +167,9 @@ class TableEnvironment:
             stmt: the statement.
             extra_details: what to add to the plan.
         """
-        relations = bound_statements(self, parse_statement(stmt), SqlSource(stmt))
-        return explained(self, relations, extra_details)
+        statement, source = parse_statement(stmt), SqlSource(stmt)
+        relations = bound_statements(self, statement, source)
+        return explained(self, relations, extra_details, PlacesInText(statement, source, self.catalogs))
 
     def compile_plan_sql(self, stmt: str) -> CompiledPlan:
         """Compile an ``INSERT``, or a statement set, to a plan that later sessions can execute.

@@ -9,8 +9,10 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 from headrace.common.configuration import Configuration
+from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
+from headrace.formats.statistics import Statistics
 from headrace.table.connectors import TABLE_CONNECTORS, ChangelogMode, TableContext
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
@@ -157,6 +159,14 @@ def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
     source = context.sources[scan] = TABLE_CONNECTORS.load(_connector(table, scan.options)).create_source(table)
     _check_metadata(table, scan.columns, scan.metadata, source.readable_metadata, "reads")
     return source
+
+
+def known_statistics(scan: logical.Scan, context: ConversionContext) -> Statistics | None:
+    """What is known of the rows of a table; None where nothing is, or it cannot be read in batch mode."""
+    try:
+        return table_source(scan, context).statistics
+    except HeadraceError:
+        return None
 
 
 def _check_metadata(

@@ -1,24 +1,14 @@
-"""Plans as text, in the form of Flink's ``EXPLAIN``, and advice on them (``PLAN_ADVICE``)."""
+"""Plans as text, in the form of Flink's ``EXPLAIN``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
-from headrace.common.configuration import Configuration
-from headrace.table.options import AGG_PHASES, MINI_BATCH
-from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.costs import Estimate
 from headrace.table.physical.node import PhysicalNode, ScalarText
 
 N = TypeVar("N")
-
-_TWO_PHASES = "You might want to enable local-global two-phase optimization by configuring"
-_BATCHES = (
-    "('table.exec.mini-batch.enabled' to 'true', 'table.exec.mini-batch.allow-latency' to a positive long value, "
-    "'table.exec.mini-batch.size' to a positive long value)"
-)
 
 
 def tree_text(root: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[N]]) -> str:
@@ -43,13 +33,25 @@ def _lines(node: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[N]]
 
 
 def node_line(
-    node: PhysicalNode, text: ScalarText, *, with_mode: bool, with_hints: bool = False, advice: Sequence[int] = ()
+    node: PhysicalNode,
+    text: ScalarText,
+    *,
+    with_mode: bool,
+    with_keys: bool = False,
+    with_hints: bool = False,
+    advice: Sequence[int] = (),
 ) -> str:
     """The line of a node in a plan."""
     terms = [f"advice=[{', '.join(map(str, advice))}]"] if advice else []
     terms += [f"{name}=[{value}]" for name, value in node.terms(text)]
     if with_mode:
         terms.append(f"changelogMode=[{node.mode}]")
+    if with_keys and node.upsert_keys:
+        keys = (
+            ", ".join(node.schema.names[column] for column in sorted(key))
+            for key in sorted(node.upsert_keys, key=sorted)
+        )
+        terms.append(f"upsertKeys=[{', '.join(f'[{key}]' for key in keys)}]")
     terms += [f"{name}=[{value}]" for name, value in node.hint_terms()] if with_hints else []
     return f"{node.title}({', '.join(terms)})" if terms else node.title
 
@@ -89,51 +91,27 @@ def _shared(roots: Sequence[PhysicalNode]) -> list[PhysicalNode]:
     return [node for node, count in readers.items() if count > 1]
 
 
-@dataclass(frozen=True)
-class Advice:
-    """Advice on nodes of a plan.
-
-    Attributes:
-        text: what to do.
-        nodes: the nodes.
-    """
-
-    text: str
-    nodes: frozenset[PhysicalNode]
-
-
 def physical_text(
     roots: Sequence[PhysicalNode],
     text: ScalarText,
     *,
     with_mode: bool = False,
     with_cost: bool = False,
-    advice: Sequence[Advice] = (),
+    advice: Sequence[Collection[PhysicalNode]] = (),
 ) -> str:
-    """The text of a physical plan; its nodes name the advice on them by number, and may tell their estimated costs."""
+    """The text of a physical plan.
+
+    Args:
+        roots: the plan.
+        text: writes scalars.
+        with_mode: whether nodes show their changelogs.
+        with_cost: whether they show their estimated costs.
+        advice: the nodes that each piece of advice is about, which name it by its number.
+    """
 
     def line(node: PhysicalNode) -> str:
-        numbers = [number for number, each in enumerate(advice, 1) if node in each.nodes]
+        numbers = [number for number, each in enumerate(advice, 1) if node in each]
         shown = node_line(node, text, with_mode=with_mode, with_hints=True, advice=numbers)
         return f"{shown}: {Estimate(node)}" if with_cost else shown
 
     return "\n\n".join(tree_text(root, line, lambda node: node.inputs) for root in roots)
-
-
-def advice_on(roots: Sequence[PhysicalNode], settings: Configuration) -> list[Advice]:
-    """The advice on streaming plans."""
-    groups = frozenset(node for root in roots for node in root.walk() if type(node) is GroupAggregate)
-    if not groups:
-        return []
-    if not settings.get(MINI_BATCH):
-        return [Advice(f"{_TWO_PHASES} {_BATCHES}.", groups)]
-    if settings.get(AGG_PHASES) == "ONE_PHASE":
-        return [Advice(f"{_TWO_PHASES} ('{AGG_PHASES.key}' to 'AUTO').", groups)]
-    return []
-
-
-def advice_text(found: Sequence[Advice]) -> str:
-    """The text of the advice below a plan, whose nodes refer to it by number."""
-    if not found:
-        return "No available advice..."
-    return "\n".join(f"advice[{number}]: [ADVICE] {each.text}" for number, each in enumerate(found, 1))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from headrace.table.functions.types import INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.match import Match
+from headrace.table.logical.models import MLPredict
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import (
     AggregateCall,
@@ -24,7 +25,7 @@ from headrace.table.logical.scalars import (
 from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.physical.explain import tree_text
 from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
-from headrace.table.physical.scalar_text import CalciteText, literal_text, record_type_text
+from headrace.table.physical.scalar_text import CalciteText, literal_text, model_call_text, record_type_text
 
 Terms = Iterator[tuple[str, str]]
 
@@ -255,6 +256,11 @@ def _from_changelog(node: logical.FromChangelog) -> Terms:
     yield "rowType", _row_type(node)
 
 
+def _predict(node: MLPredict) -> Terms:
+    yield "invocation", model_call_text(node.call, node.input.schema.names)
+    yield "rowType", _row_type(node)
+
+
 def _defaults(column: str, count: int) -> str:
     first = "DEFAULT()" if column == "op" else f"DESCRIPTOR(_UTF-16LE'{column}')"
     return ", ".join([first, *["DEFAULT()"] * (count - 1)])
@@ -320,6 +326,7 @@ _TERMS: Final[dict[type[Relation], tuple[str, Callable[[Any], Terms]]]] = {
     logical.SetOperation: ("LogicalUnion", _all),
     logical.ToChangelog: ("LogicalTableFunctionScan", _to_changelog),
     logical.FromChangelog: ("LogicalTableFunctionScan", _from_changelog),
+    MLPredict: ("LogicalTableFunctionScan", _predict),
     logical.Sample: ("Sample", _sample),
     Match: ("LogicalMatch", _match),
     logical.Sink: ("LogicalSink", _sink),

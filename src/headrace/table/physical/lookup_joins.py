@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from headrace.common.logical_types import AtomicType
+from headrace.common.logical_types import AtomicType, bigint
+from headrace.graph.changelog_specs import LookupMaterializeSpec
 from headrace.graph.process_specs import LookupJoinSpec, RequestedLookupSpec, TableLookupSpec
 from headrace.operators.unnest import ExpandedRows
 from headrace.table.connectors.table_lookup import TableLookup
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.relations import Filter, JoinKind, Project, Relation, Scan, WatermarkAssigner, joined_schema
 from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, all_of, conjuncts
-from headrace.table.logical.schema import Schema, unique_names
+from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.compilation import compiled, compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, table_source
-from headrace.table.physical.joins import JOIN_NAMES, JoinKeys
+from headrace.table.physical.joins import JOIN_NAMES, JoinKeys, keys_in_subtask, smallest_key
 from headrace.table.physical.keys import NO_KEYS, Keys
 from headrace.table.physical.lookup_requests import LookupHint
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
@@ -39,6 +40,7 @@ class LookupJoin(PhysicalNode):
         keys: the values that are looked up, over the columns of the input, by column of the table.
         condition: the other conditions over the columns of both.
         hint: the hint ``LOOKUP``.
+        materializes: whether it keeps what it found of each row, so that it takes back the same.
     """
 
     name: ClassVar[str] = "LookupJoin"
@@ -48,6 +50,7 @@ class LookupJoin(PhysicalNode):
     keys: tuple[tuple[int, Scalar], ...]
     condition: Scalar | None
     hint: LookupHint
+    materializes: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -72,9 +75,13 @@ class LookupJoin(PhysicalNode):
         if self.condition is not None:
             yield "joinCondition", text(self.condition, names)
         yield "select", names_text([*given, *self.table.shown(text)] if self.table.is_computed else names)
-        yield from self.hint.terms(self._lookup, has_changes=not self.mode.is_insert_only)
-        if self.upsert_keys:
-            yield "upsertKey", names_text([str(sorted(key)) for key in sorted(self.upsert_keys, key=sorted)])
+        if self.materializes:
+            yield "upsertMaterialize", "true"
+        yield from self.hint.terms(
+            self._lookup, has_changes=not self.mode.is_insert_only, materializes=self.materializes
+        )
+        if keys := sorted(self.input.upsert_keys, key=sorted):
+            yield "upsertKey", names_text([str(sorted(key)) for key in keys])
 
     @cached_property
     def _lookup(self) -> TableLookup:
@@ -88,7 +95,20 @@ class LookupJoin(PhysicalNode):
         edges = inputs[0]
         if isinstance(self.input, Exchange):
             edges = by_key(edges, given, self.input.keys or ())
-        return builder.add(self._spec(definition, builder), self.name, edges)
+        found = builder.add(self._spec(definition, builder), self.name, edges)
+        return self._kept(builder, found) if self.materializes else found
+
+    def _kept(self, builder: GraphBuilder, edges: Edges) -> Edges:
+        """The joined rows, of which those that take others back are these."""
+        given, keys = self.input.schema, keys_in_subtask(self.input)
+        spec = LookupMaterializeSpec(
+            output_type=record_type(self.schema),
+            width=len(given),
+            keeps_empty=self.kind is JoinKind.LEFT,
+            ttl=builder.state_ttl,
+        )
+        key = smallest_key(keys) if keys else range(len(given))
+        return builder.add(spec, "LookupMaterialize", by_key(edges, given, key))
 
     def _definition(self, builder: GraphBuilder, used: dict[int, Scalar]) -> Any:
         from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
@@ -103,8 +123,15 @@ class LookupJoin(PhysicalNode):
             tuple(used),
             None if table.condition is None else compiled(table.condition, rows, builder),
             tuple(compiled_all(table.expressions, rows, builder.settings)),
-            ExpandedRows(record_type(self.schema), condition, self.kind is JoinKind.LEFT),
+            self._rows(condition),
         )
+
+    def _rows(self, condition: Any) -> ExpandedRows:
+        """What becomes of rows and what was found of them; with numbers if those are kept."""
+        if not self.materializes:
+            return ExpandedRows(record_type(self.schema), condition, self.kind is JoinKind.LEFT)
+        numbered = Schema((*self.schema, Field("$number", bigint())))
+        return ExpandedRows(record_type(numbered), condition, keeps_empty=True, numbers=True)
 
     def _column(self, field: int) -> Scalar:
         """A column of the table among those of the result."""

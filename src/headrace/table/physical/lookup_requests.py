@@ -72,14 +72,15 @@ class LookupHint:
             bool(_read(options, "shuffle", boolean)),
         )
 
-    def terms(self, lookup: TableLookup, *, has_changes: bool) -> Terms:
+    def terms(self, lookup: TableLookup, *, has_changes: bool, materializes: bool) -> Terms:
         """The terms of plans.
 
         Args:
             lookup: how the table is looked up.
             has_changes: whether rows may be changes, which have to leave in order.
+            materializes: whether what is found is kept, of which Flink's plans say that requests are not asynchronous.
         """
-        if self._makes_many(lookup):
+        if self._makes_many(lookup) and not materializes:
             mode = "ORDERED" if has_changes else self.mode.removeprefix("ALLOW_")
             ordered = str(self.is_key_ordered).lower()
             yield "async", f"{mode}, KEY_ORDERED: {ordered}, {self.timeout}ms, {self.capacity}"

@@ -189,13 +189,18 @@ def _with_batched_joins(node: PhysicalNode) -> PhysicalNode:
 def _in_two_phases(node: PhysicalNode) -> PhysicalNode:
     """The plan in which aggregates have two phases if all their functions can be merged, as in Flink's planner."""
     node = node.with_inputs([_in_two_phases(child) for child in node.inputs])
-    if not isinstance(node, GroupAggregate) or not all(map(_can_be_merged, node.calls)):
+    if not isinstance(node, GroupAggregate) or not has_two_phases(node):
         return node
     exchange = node.input
     assert isinstance(exchange, Exchange)
     local = LocalGroupAggregate(exchange.input, node.group, node.calls, node.level)
     given = {field.name: getattr(node, field.name) for field in fields(node)}
     return GlobalGroupAggregate(**(given | {"input": Exchange(local, exchange.keys)}))
+
+
+def has_two_phases(node: GroupAggregate) -> bool:
+    """Return whether all functions of an aggregate can be merged, so that it may have two phases."""
+    return all(map(_can_be_merged, node.calls))
 
 
 def _can_be_merged(call: AggregateCall) -> bool:

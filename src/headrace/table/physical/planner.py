@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.common.configuration import Configuration
@@ -11,7 +11,7 @@ from headrace.table.logical.errors import refuses_depth
 from headrace.table.logical.relations import Join, Relation
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import TimeAttribute
-from headrace.table.options import JOIN_REORDER, PREDICATE_PUSHDOWN
+from headrace.table.options import JOIN_REORDER, NON_DETERMINISTIC_UPDATES, PREDICATE_PUSHDOWN
 from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical import (  # noqa: F401 - their conversions
     changelog_functions,
@@ -20,6 +20,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     grouping,
     lookup_joins,
     match,
+    models,
     over,
     ranks,
     sorts,
@@ -27,13 +28,15 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     window_functions,
     window_joins,
 )
+from headrace.table.physical.advice import AnalyzedPlan, advice_on, advice_text
 from headrace.table.physical.batch_exchanges import with_kept_distributions
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
-from headrace.table.physical.conversion import ConversionContext, converted, table_source
-from headrace.table.physical.explain import advice_on, advice_text, execution_text, node_line, physical_text
+from headrace.table.physical.conversion import ConversionContext, converted, known_statistics, table_source
+from headrace.table.physical.determinism import with_deterministic_updates
+from headrace.table.physical.explain import execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.mini_batches import with_mini_batches
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
@@ -94,6 +97,8 @@ class Planner:
         if not self.is_batch:
             pairs = zip(roots, relations, strict=True)
             roots = [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]
+            if self.settings.get(NON_DETERMINISTIC_UPDATES) == "TRY_RESOLVE":
+                roots = [with_deterministic_updates(root, self.settings) for root in roots]
             roots = [with_mini_batches(root, self.settings) for root in roots]
         return list(map(_named, roots, relations)) if is_collected else roots
 
@@ -107,8 +112,18 @@ class Planner:
         return estimates if asked or (has_joins and estimates.are_known(relation)) else None
 
     @refuses_depth
-    def plan_text(self, relations: Sequence[Relation], details: Sequence[ExplainDetail] = ()) -> str:
+    def plan_text(
+        self,
+        relations: Sequence[Relation],
+        details: Sequence[ExplainDetail] = (),
+        place: Callable[[str, frozenset[str]], str] | None = None,
+    ) -> str:
         """The plans of statements that become one job, as ``EXPLAIN`` shows them.
+
+        Args:
+            relations: their logical plans.
+            details: what is shown besides.
+            place: finds the places in their text that advice is about.
 
         Raises:
             PlanningError: when no operators compute them.
@@ -116,19 +131,28 @@ class Planner:
         roots = self.plan(relations, is_shown=True)
         with_mode, with_cost = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.ESTIMATED_COST in details
         with_advice = ExplainDetail.PLAN_ADVICE in details
-        advice = advice_on(roots, self.settings) if with_advice else []
+        advice = advice_on(self._analyzed(roots, place)) if with_advice else []
         title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"
         if not with_advice:  # advice is on nodes that are computed
             roots = [self._shown(root) for root in roots]
         below = f"{advice_text(advice)}\n\n" if with_advice else ""
         text = batch_text if self.is_batch else calcite_text
-        physical = physical_text(roots, text, with_mode=with_mode, with_cost=with_cost, advice=advice)
+        physical = physical_text(
+            roots, text, with_mode=with_mode, with_cost=with_cost, advice=[each.nodes for each in advice]
+        )
         executed = [with_kept_distributions(root) for root in roots] if self.is_batch else roots
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
             f"== {title} ==\n{physical}\n\n{below}"
             f"== Optimized Execution Plan ==\n{execution_text(executed, execution_scalar_text)}\n"
         )
+
+    def _analyzed(
+        self, roots: Sequence[PhysicalNode], place: Callable[[str, frozenset[str]], str] | None
+    ) -> AnalyzedPlan:
+        context = ConversionContext(True, self.settings)  # statistics are those that batch mode plans by
+        found = AnalyzedPlan(roots, self.settings, lambda scan: known_statistics(scan, context))
+        return found if place is None else replace(found, place=place)
 
     def _with_modes(self, root: PhysicalNode, relation: Relation, *, is_collected: bool) -> PhysicalNode:
         inference = ChangelogInference(DropUpdateBefore, _described)

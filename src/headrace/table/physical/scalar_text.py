@@ -24,6 +24,7 @@ from headrace.common.logical_types import (
 )
 from headrace.table.functions.types import CHARACTERS, INT, is_in
 from headrace.table.logical.match import ALL_ROWS, CLASSIFIER, PatternAggregate, PatternRef
+from headrace.table.logical.models import ModelCall
 from headrace.table.logical.scalars import (
     Call,
     Case,
@@ -428,9 +429,12 @@ def _infix_case(case: Case, text: Text) -> str:
 def _cast_text(cast: Cast, text: Text, *, with_charset: bool = False) -> str:
     if cast.is_implicit:
         return text(cast.operand)
+    shown = text(cast.operand)
     if cast.operand.time is TimeAttribute.PROCTIME:
-        return f"PROCTIME_MATERIALIZE({text(cast.operand)})"
-    return f"{'TRY_CAST' if cast.is_try else 'CAST'}({text(cast.operand)} AS {_cast_target(cast.type, with_charset)})"
+        shown = f"PROCTIME_MATERIALIZE({shown})"
+        if cast.type.as_nullable() == cast.operand.type.as_nullable():
+            return shown
+    return f"{'TRY_CAST' if cast.is_try else 'CAST'}({shown} AS {_cast_target(cast.type, with_charset)})"
 
 
 def _cast_target(kind: LogicalType, with_charset: bool) -> str:
@@ -596,6 +600,22 @@ _TYPE_TEXTS: Final[dict[type[LogicalType], Callable[[Any], str]]] = {
 def cast_type(kind: LogicalType) -> str:
     """A type in ``CAST(... AS ...)``."""
     return _type_text(kind).removesuffix(_CHARSET)
+
+
+def model_call_text(call: ModelCall, names: Sequence[str]) -> str:
+    """A call of ``ML_PREDICT`` over columns."""
+    columns = ", ".join(f"_UTF-16LE'{names[index]}'" for index in call.features)
+    keys, values = (_texts([pair[place] for pair in call.config]) for place in (0, 1))
+    entries = ", ".join(text for pair in zip(keys, values, strict=True) for text in pair)
+    config = f"MAP({entries})" if call.config else "DEFAULT()"
+    return f"ML_PREDICT(TABLE(#0), Model(MODEL {'.'.join(call.path)}), DESCRIPTOR({columns}), {config})"
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    """Literal texts of a common type, which is shown if they have different lengths."""
+    lengths = {len(text) for text in texts}
+    kind = f":VARCHAR({max(lengths)}){_CHARSET}" if len(lengths) > 1 else ""
+    return [f"_UTF-16LE'{text}'{kind}" for text in texts]
 
 
 def record_type_text(names: Sequence[str], kinds: Sequence[LogicalType], times: Sequence[TimeAttribute | None]) -> str:

@@ -58,7 +58,7 @@ class UsedTimes:
     @staticmethod
     def of(scalars: Sequence[Scalar]) -> UsedTimes:
         """The times that scalars read."""
-        read = (_read_by(node) for each in scalars for node in each.walk())
+        read = (read_by(node) for each in scalars for node in each.walk())
         return UsedTimes(tuple(dict.fromkeys(time for time in read if time is not None)))
 
     def added(self, builder: GraphBuilder, edges: Edges, schema: Schema) -> tuple[Edges, Schema]:
@@ -81,7 +81,7 @@ class UsedTimes:
             return scalar
 
         def column(node: Scalar) -> Scalar:
-            time = _read_by(node)
+            time = read_by(node)
             if not isinstance(node, Call) or time is None:
                 return node
             read = InputRef(len(schema) + self.times.index(time), type=_type_of(time))
@@ -119,7 +119,7 @@ _OF_TIME: Final = frozenset({"UNIX_TIMESTAMP"})
 """Functions that compute a value from the time, and do not only cast it."""
 
 
-def _read_by(node: Scalar) -> RecordTime | None:
+def read_by(node: Scalar) -> RecordTime | None:
     """The time, or the random bits, that the call itself reads, apart from its operands."""
     if not isinstance(node, Call) or (node.function in _OF_TIME and node.operands):
         return None

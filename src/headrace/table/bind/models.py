@@ -1,0 +1,139 @@
+"""Table functions of models: ``ML_PREDICT``, and those of Flink that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.table.bind.errors import misspelt
+from headrace.table.catalog.objects import CatalogModel, Column, ObjectPath
+from headrace.table.functions.casts import is_implicitly_castable
+from headrace.table.logical.models import MLPredict, ModelCall
+from headrace.table.logical.relations import Relation
+from headrace.table.logical.schema import Schema
+from headrace.table.models.calls import opened_model
+from headrace.table.parse.tree import expressions as sql
+from headrace.table.parse.tree.node import Path
+
+if TYPE_CHECKING:
+    from headrace.table.bind.context import BindContext
+    from headrace.table.bind.table_functions import TableFunctionBinder
+
+_PARAMETERS: Final = ("INPUT", "MODEL", "ARGS", "CONFIG")
+_USAGE: Final = "ML_PREDICT(TABLE table_name, MODEL model_name, DESCRIPTOR(input_columns), [MAP[]])"
+
+MODEL_FUNCTIONS: Final = frozenset({"ML_PREDICT", "ML_EVALUATE"})
+"""The names of table functions of models."""
+
+
+def bound_model_function(functions: TableFunctionBinder, node: sql.Call) -> Relation:
+    """Bind a call of a table function of models.
+
+    Raises:
+        SqlValidationError: when there is no such model, or it does not take the columns.
+        SqlPlanError: when the function is not there.
+    """
+    context = functions.context
+    if node.name == "ML_EVALUATE":
+        reason = "ML_EVALUATE has no plan: Flink checks such calls, and plans none of them"
+        advice = "Compare the columns of ML_PREDICT with labels: SELECT AVG(ABS(label - score)) FROM ML_PREDICT(...)."
+        raise context.unplanned(node, reason, advice)
+    arguments = _arguments(context, node)
+    source, partition_by = functions.rows(node, arguments["INPUT"])
+    if partition_by:
+        reason = "ML_PREDICT takes rows one by one, without PARTITION BY"
+        raise context.error(arguments["INPUT"], reason)
+    path, model = _model(context, arguments["MODEL"])
+    inputs, outputs = _schema(model.inputs), _schema(model.outputs)
+    features = _features(context, arguments["ARGS"], source.schema, inputs)
+    config = _config(context, arguments.get("CONFIG"))
+    call = ModelCall(path, inputs, outputs, model.options, features, tuple(config.items()))
+    try:
+        opened_model(call)
+    except (ConfigurationError, InvalidProgramError) as error:
+        raise context.error(arguments["MODEL"], str(error)) from error
+    return MLPredict(source, call)
+
+
+def _arguments(context: BindContext, node: sql.Call) -> Mapping[str, sql.SqlExpression]:
+    """The arguments by parameter, in the order of the parameters or by their names."""
+    found: dict[str, sql.SqlExpression] = {}
+    for at, argument in enumerate(node.arguments):
+        is_named = isinstance(argument, sql.NamedArgument)
+        name = argument.name.text.upper() if isinstance(argument, sql.NamedArgument) else (*_PARAMETERS, "")[min(at, 4)]
+        if name not in _PARAMETERS:
+            advice = misspelt(name, _PARAMETERS) if is_named else None
+            raise context.error(argument, "ML_PREDICT has no such parameter", advice or f"Write {_USAGE}.")
+        value = argument.value if isinstance(argument, sql.NamedArgument) else argument
+        if not isinstance(value, sql.DefaultArgument):
+            found[name] = value
+    if missing := [name for name in _PARAMETERS[:3] if name not in found]:
+        raise context.error(node, f"ML_PREDICT needs {missing[0]}", f"Write {_USAGE}.")
+    return found
+
+
+def _model(context: BindContext, argument: sql.SqlExpression) -> tuple[ObjectPath, CatalogModel]:
+    if not isinstance(argument, sql.ModelArgument):
+        advice = f"Write MODEL {argument}." if isinstance(argument, sql.Identifier) else "Write MODEL name."
+        raise context.error(argument, "argument MODEL of ML_PREDICT expects a model", advice)
+    return model_of(context, argument.model)
+
+
+def model_of(context: BindContext, node: Path) -> tuple[ObjectPath, CatalogModel]:
+    """The model at a path, with its full path.
+
+    Raises:
+        SqlValidationError: when there is none.
+    """
+    catalogs = context.catalogs
+    path = catalogs.qualify(node.texts)
+    model = catalogs.temporary_models.get(path, catalogs.models.get(path))
+    if model is None:
+        known = [each.name for each in (*catalogs.models, *catalogs.temporary_models) if each[:2] == path[:2]]
+        raise context.error(node, f"model '{path}' does not exist", misspelt(path.name, known))
+    return path, model
+
+
+def _schema(columns: tuple[Column, ...]) -> Schema:
+    return Schema(tuple(column.as_field for column in columns))
+
+
+def _features(context: BindContext, argument: sql.SqlExpression, given: Schema, inputs: Schema) -> tuple[int, ...]:
+    """The columns of the rows that the model is called with."""
+    if not isinstance(argument, sql.Descriptor):
+        raise context.error(argument, "ML_PREDICT expects DESCRIPTOR(column, ...) here", f"Write {_USAGE}.")
+    if len(argument.columns) != len(inputs):
+        reason = f"the number of descriptor columns ({len(argument.columns)}) does not match model input size "
+        raise context.error(argument, f"{reason}({len(inputs)})", f"The model takes {', '.join(inputs.names)}.")
+    found = []
+    for place, (column, wanted) in enumerate(zip(argument.columns, inputs, strict=True)):
+        name = column.names[-1].text
+        if len(column.names) > 1:
+            raise context.error(column, "ML_PREDICT takes a descriptor with simple column names", f"Write {name}.")
+        if name not in given.names:
+            raise context.error(column, f"column '{name}' not found", misspelt(name, given.names))
+        kind = given[given.names.index(name)].type
+        if not is_implicitly_castable(kind, wanted.type):
+            reason = f"descriptor column '{name}' type {kind} cannot be assigned to model input type {wanted.type}"
+            advice = "Cast it in a query in parentheses, in place of TABLE."
+            raise context.error(column, f"{reason} at position {place}", advice)
+        found.append(given.names.index(name))
+    return tuple(found)
+
+
+def _config(context: BindContext, argument: sql.SqlExpression | None) -> dict[str, str]:
+    """The configuration of a call: ``MAP['key', 'value', ...]``, of texts alone."""
+    if argument is None:
+        return {}
+    if not isinstance(argument, sql.CollectionConstructor) or argument.kind is not sql.ConstructorKind.MAP:
+        raise context.error(argument, "the configuration of ML_PREDICT is a map", "Write MAP['async', 'true'].")
+    texts = []
+    for item in argument.items:
+        text = item
+        while isinstance(text, sql.CastExpression):
+            text = text.operand
+        if not isinstance(text, sql.StringLiteral):
+            raise context.error(item, "the configuration of ML_PREDICT has keys and values that are literal texts")
+        texts.append(text.value)
+    return dict(zip(texts[::2], texts[1::2], strict=True))

@@ -1,0 +1,1 @@
+"""Models (``CREATE MODEL``): their providers, by the name in ``'provider'``, and the predictors that these make."""
