@@ -124,8 +124,8 @@ class ModelMethods:
         """Execute a statement."""
 
     @abstractmethod
-    def _path(self, text: str) -> ObjectPath:
-        """The full path of a path as in SQL."""
+    def path_of(self, text: str) -> ObjectPath:
+        """The full path of an object that a program names as in SQL."""
 
     def create_model(self, path: str, descriptor: ModelDescriptor, ignore_if_exists: bool = False) -> None:
         """Create a model in the catalog.
@@ -150,13 +150,13 @@ class ModelMethods:
 
     def drop_model(self, path: str, ignore_if_not_exists: bool = True) -> bool:
         """Drop a model; False when there was none, which is an error unless it is to be ignored."""
-        there = self._path(path) in self.catalogs.models
+        there = self.path_of(path) in self.catalogs.models
         self.execute_sql(f"DROP MODEL {'IF EXISTS ' if ignore_if_not_exists else ''}{path}")
         return there
 
     def drop_temporary_model(self, path: str) -> bool:
         """Drop a temporary model; False when there was none."""
-        return self.catalogs.temporary_models.pop(self._path(path), None) is not None
+        return self.catalogs.temporary_models.pop(self.path_of(path), None) is not None
 
     def list_models(self) -> list[str]:
         """The names of the models of the current database, temporary ones included."""

@@ -31,10 +31,10 @@ from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.explain import explained
 from headrace.table.environment.local_tables import table_of_elements, table_of_pandas
 from headrace.table.environment.materialized_tables import MaterializedTables
-from headrace.table.environment.procedures import SystemProcedures, procedure_of
-from headrace.table.environment.refresh_schedule import ScheduledRefresh
 from headrace.table.environment.models import ModelMethods
 from headrace.table.environment.places import PlacesInText
+from headrace.table.environment.procedures import SystemProcedures, procedure_of
+from headrace.table.environment.refresh_schedule import ScheduledRefresh
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
 from headrace.table.environment.statements import bound_statements, execute_statement, validate_statement
