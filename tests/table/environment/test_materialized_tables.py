@@ -19,6 +19,7 @@ from headrace.table.bind import SqlValidationError
 from headrace.table.catalog.materialization import Freshness, FreshnessUnit
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.ddl.file_catalog import FileCatalog
+from headrace.table.environment.dispatched_jobs import Dispatcher
 from headrace.table.environment.refresh_schedule import RefreshSchedule
 from headrace.table.logical.errors import PlanningError
 from tests.table.connectors.session import rows, run, session
@@ -189,6 +190,8 @@ def test_what_cannot_be_kept_is_not_created(tmp_path: Path) -> None:
         tables.execute_sql(
             "CREATE MATERIALIZED TABLE t WITH ('connector' = 'print') REFRESH_MODE = FULL AS SELECT 1 AS a"
         )
+    with pytest.raises(InvalidProgramError, match="batch mode needs sources that end, but source 'payments'"):
+        tables.execute_sql(bad.format(tmp_path / "t", "REFRESH_MODE = FULL", "SELECT card FROM payments"))
     tables.execute_sql("CREATE TEMPORARY TABLE own (card STRING) WITH ('connector' = 'datagen')")
     with pytest.raises(InvalidProgramError, match=r"table shop.default.own exists in this program alone"):
         tables.execute_sql(bad.format(tmp_path / "t", "FRESHNESS = INTERVAL '1' SECOND", "SELECT * FROM own"))
@@ -196,6 +199,91 @@ def test_what_cannot_be_kept_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"outlasts this program.*set execution.checkpointing.dir"):
         tables.execute_sql(totals(tmp_path))
     assert tables.list_tables() == ["own", "payments"]
+
+
+def test_a_table_is_created_or_altered(tmp_path: Path) -> None:
+    tables = shop(tmp_path)
+    query = totals(tmp_path).replace("CREATE", "CREATE OR ALTER")
+    tables.execute_sql(query)
+    tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    tables.execute_sql(query.replace("AS total", "AS total, amount").replace("'1' SECOND", "'5' SECOND"))
+    shown = rows(tables, "SHOW CREATE MATERIALIZED TABLE totals")[0][0]
+    assert "`amount` INT" in shown
+    assert "START_MODE = FROM_BEGINNING\nFRESHNESS = INTERVAL '5' SECOND\nREFRESH_MODE = CONTINUOUS\nAS SELECT" in shown
+    assert described(tables).refresh_status == "SUSPENDED"
+    for changed, said in (
+        (query.replace("AS SELECT", "REFRESH_MODE = FULL AS SELECT"), "refresh mode of a materialized table stays"),
+        (query, "columns are not dropped"),
+        (query.replace("SELECT card,", "SELECT 1,").replace("AS total", "AS total, card"), "columns are not changed"),
+        (query.replace("TABLE totals", "TABLE payments"), "is no materialized table"),
+        (query.replace("OR ALTER", ""), "already exists"),
+        ("DROP TABLE totals", "Write DROP MATERIALIZED TABLE"),
+        ("ALTER TABLE totals SET ('a' = 'b')", "Write ALTER MATERIALIZED TABLE"),
+        ("DROP MATERIALIZED TABLE payments", "is a table, and no materialized table"),
+        ("ALTER MATERIALIZED TABLE totals ADD (n INT)", "is not in the query of the table"),
+        ("ALTER MATERIALIZED TABLE totals DROP card", "comes of the query of the table"),
+        ("CREATE TABLE t LIKE totals", "LIKE takes a table"),
+    ):
+        with pytest.raises(HeadraceError, match=said):
+            tables.execute_sql(changed)
+    tables.execute_sql("ALTER MATERIALIZED TABLE totals ADD doubled AS amount * 2")
+    assert "`doubled` AS `amount` * 2" in rows(tables, "SHOW CREATE MATERIALIZED TABLE totals")[0][0]
+    tables.execute_sql("DROP MATERIALIZED TABLE IF EXISTS payments")
+    tables.execute_sql("DROP MATERIALIZED TABLE totals")
+    assert tables.list_tables() == ["payments"]
+
+
+class FakeDispatcher:
+    """Answers as a dispatcher that runs one job at a time."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.state = "RUNNING"
+        self.script = ""
+
+    def upload(self, program: Path) -> str:
+        self.script = program.read_text()
+        return "program"
+
+    def get(self, *path: str) -> Any:
+        assert path == ("jobs", "overview")
+        return {"jobs": [{"jid": "j1", "state": self.state}]}
+
+    def ask(self, method: str, path: tuple[str, ...], query: Any = None, body: Any = None) -> Any:
+        self.asked.append((method, path, query, body))
+        states = {"cancel": "CANCELED", "stop": "FINISHED", "run": "RUNNING"}
+        self.state = states.get("cancel" if method == "PATCH" else path[-1], self.state)
+        return {"jobid": "j1", "request-id": "r"}
+
+    def outcome(self, *path: str, timeout: float) -> Any:
+        assert (path, timeout > 0) == (("jobs", "j1", "savepoints", "r"), True)
+        return {"location": "/savepoints/s1"}
+
+    def settings(self) -> dict[str, str]:
+        """Those of the job that was submitted last."""
+        bodies = [body for _, path, _, body in self.asked if path[-1] == "run"]
+        found: dict[str, str] = bodies[-1]["flinkConfiguration"]
+        return found
+
+
+def test_a_dispatcher_runs_the_jobs(tmp_path: Path) -> None:
+    tables, dispatcher = shop(tmp_path, **{"materialized-table.dispatcher": "host:8081"}), FakeDispatcher()
+    with patch.object(Dispatcher, "_client", dispatcher):
+        tables.execute_sql(totals(tmp_path))
+        assert dispatcher.script.startswith("CREATE CATALOG `shop`\nWITH (")
+        assert "INSERT INTO `shop`.`default`.`totals`\nSELECT" in dispatcher.script
+        directory = dispatcher.settings()["execution.checkpointing.dir"]
+        assert directory.startswith(f"{tmp_path}/checkpoints/materialized-tables/shop.default.totals-")
+        with pytest.raises(InvalidProgramError, match="is being refreshed already, by job j1"):
+            tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+        assert dispatcher.asked[-1][:2] == ("POST", ("jobs", "j1", "stop"))
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+        assert dispatcher.settings()["execution.state-recovery.path"] == "/savepoints/s1"
+        assert dispatcher.settings()["execution.checkpointing.dir"] != directory
+        tables.execute_sql("DROP MATERIALIZED TABLE totals")
+        assert dispatcher.asked[-1] == ("PATCH", ("jobs", "j1"), {"mode": "cancel"}, None)
+    assert running.jobs() == []
 
 
 # --- full refresh ----------------------------------------------------------------------------------------------------

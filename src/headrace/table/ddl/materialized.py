@@ -16,6 +16,7 @@ from headrace.table.catalog.materialization import (
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.ddl.alter import altered
 from headrace.table.ddl.tables import is_taken, path_of, table_of_query, view_of
+from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.functions.types import CHARACTERS, is_in
 from headrace.table.options import CONTINUOUS_FRESHNESS, FRESHNESS_THRESHOLD, FULL_FRESHNESS
 from headrace.table.parse.tree import definitions as sql
@@ -144,16 +145,22 @@ def new_materialized_table(
 
 def _redefined(context: BindContext, node: sql.CreateMaterializedTable, before: CatalogTable) -> CatalogTable:
     """The table of ``OR ALTER``: its query, options and freshness change, and columns are added at its end."""
-    wanted = materialized_table(context, node)
     assert before.materialization is not None
-    assert wanted.materialization is not None
-    if wanted.materialization.mode is not before.materialization.mode:
+    if node.refresh_mode not in (None, before.materialization.mode):
         reason = f"the refresh mode of a materialized table stays {before.materialization.mode.value}"
         raise context.error(node, reason, "DROP it, and CREATE it anew.")
+    wanted = materialized_table(context, replace(node, refresh_mode=before.materialization.mode))
+    assert wanted.materialization is not None
     _check_kept(context, node, before, wanted)
     given = {column.name: column for column in wanted.columns}
     columns = _with_new_columns(context, node, before, [given[name] for name in wanted.materialization.columns])
-    kept = replace(wanted.materialization, status=before.materialization.status, handler=before.materialization.handler)
+    kept = replace(
+        before.materialization,
+        query=wanted.materialization.query,
+        original=wanted.materialization.original,
+        columns=wanted.materialization.columns,
+        freshness=before.materialization.freshness if node.freshness is None else wanted.materialization.freshness,
+    )
     return replace(before, columns=columns, options=wanted.options, comment=wanted.comment, materialization=kept)
 
 
@@ -270,7 +277,7 @@ def _with_new_columns(
         reason = f"the table has {len(stored)} columns of its query, and the new query gives {len(found)}"
         raise context.error(node, f"{reason}: columns are not dropped", advice)
     for at, (before, now) in enumerate(zip(stored, found, strict=False)):
-        if before.name != now.name or before.type.as_nullable() != now.type.as_nullable():
+        if before.name != now.name or not is_implicitly_castable(now.type, before.type):
             reason = f"column {at + 1} is '{before.name}' {before.type}, and '{now.name}' {now.type} in the new query"
             raise context.error(node, f"{reason}: columns are not changed", advice)
     added = [

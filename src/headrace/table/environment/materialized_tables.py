@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
+from headrace.common.errors import HeadraceError, InvalidProgramError, JobCancelledError, SavepointError
 from headrace.common.logical_types import MapType
 from headrace.common.logs import get_logger
 from headrace.table.catalog.materialization import (
@@ -213,8 +213,10 @@ class MaterializedTables:
             JobExecutionError: when a streaming job has failed.
         """
         while self._jobs:
-            self._jobs[-1].get_job_execution_result().result()
+            error = self._jobs[-1].get_job_execution_result().exception()
             self._jobs.pop()
+            if error is not None and not isinstance(error, JobCancelledError):  # as DROP does
+                raise error
         self._schedule.wait()
 
     # --- full refreshes ----------------------------------------------------------------------------------------------
@@ -246,6 +248,9 @@ class MaterializedTables:
             self._schedule.remove(path)  # another session has dropped or suspended it
             return
         assert isinstance(table, CatalogTable)
+        entry = self._schedule.entry(path)
+        if entry is not None and entry.freshness != materialization_of(table).freshness:
+            self._plan(path, table)  # another session has changed it
         self._refreshing(path, table, self._partition_at(table, due), "periodic").wait()
 
     def _partition_at(self, table: CatalogTable, due: datetime) -> dict[str, str]:

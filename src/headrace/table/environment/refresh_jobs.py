@@ -13,6 +13,7 @@ import numpy as np
 from headrace.client.defaults import current_defaults
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
+from headrace.plan.planner import mode_of
 from headrace.table.bind.statements import bind_insert_into, bind_query
 from headrace.table.catalog.materialization import Materialization
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
@@ -97,8 +98,12 @@ def check_job(environment: TableSession, path: ObjectPath, table: CatalogTable, 
     Raises:
         SqlValidationError: when the query is not valid any more.
         PlanningError: when it cannot be planned, or the connector does not take its rows.
+        InvalidProgramError: when it is to run in batch mode, and reads what has no end.
     """
-    environment.planner().plan([_bound(environment, path, table, statement)])
+    planner, graph = environment.planner(), environment.new_graph()
+    ends = planner.translated(planner.plan([_bound(environment, path, table, statement)]), graph)
+    graph = graph.subgraph([edge.source for edges in ends for edge in edges])
+    mode_of(graph, environment.job_configuration().get(options.RUNTIME_MODE))
 
 
 @dataclass(frozen=True)

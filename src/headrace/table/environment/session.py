@@ -10,6 +10,7 @@ from headrace.table.catalog.objects import CatalogTable, ObjectPath
 
 if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
+    from headrace.graph.stream_graph import StreamGraph
     from headrace.table.bind.context import BindContext
     from headrace.table.catalog.manager import CatalogManager
     from headrace.table.environment.refresh_schedule import ScheduledRefresh
@@ -26,6 +27,10 @@ class TableSession(Protocol):
     @property
     def catalogs(self) -> CatalogManager:
         """The catalogs."""
+        ...
+
+    def new_graph(self) -> StreamGraph:
+        """The graph of a new job."""
         ...
 
     def with_settings(self, settings: Mapping[str, str | None]) -> TableSession:

@@ -1,0 +1,74 @@
+"""Materialized tables whose jobs a dispatcher runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.common.errors import InvalidProgramError
+from headrace.table import TableEnvironment
+from tests.server.clusters import Cluster
+from tests.server.serving import wait_for
+from tests.table.connectors.session import rows, run, session
+
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path / "storage")
+    yield made
+    made.service.stop()
+
+
+def shop(path: Path, cluster: Cluster, mode: str = "STREAMING") -> TableEnvironment:
+    log = f"'path' = '{path}/log', 'auto-create.partitions' = '1'"
+    return session(
+        f"CREATE CATALOG shop WITH ('type' = 'file', 'path' = '{path}/catalog')",
+        "USE CATALOG shop",
+        f"""CREATE TABLE IF NOT EXISTS payments (card STRING, amount INT, pt AS PROCTIME())
+            WITH ('connector' = 'log', 'topic' = 'payments', 'format' = 'json', {log})""",
+        **{
+            "execution.runtime-mode": mode,
+            "execution.checkpointing.savepoint-dir": f"{path}/savepoints",
+            "materialized-table.dispatcher": cluster.service.address,
+        },
+    )
+
+
+def seen(tables: TableEnvironment) -> list[Any]:
+    return rows(tables, "SELECT * FROM totals /*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */")
+
+
+@pytest.mark.slow
+def test_a_streaming_job_and_a_refresh_are_jobs_of_the_dispatcher(tmp_path: Path, cluster: Cluster) -> None:
+    tables, reader = shop(tmp_path, cluster), shop(tmp_path, cluster, "BATCH")
+    tables.get_config().set("execution.checkpointing.dir", f"{tmp_path}/checkpoints")
+    run(reader, "INSERT INTO payments VALUES ('a', 1)")
+    tables.execute_sql(f"""
+        CREATE MATERIALIZED TABLE totals
+        WITH ('connector' = 'log', 'topic' = 'totals', 'format' = 'json', 'path' = '{tmp_path}/log',
+              'auto-create.partitions' = '1')
+        FRESHNESS = INTERVAL '1' SECOND
+        AS SELECT card, SUM(amount) OVER (PARTITION BY card ORDER BY pt) AS total FROM payments""")
+    wait_for(lambda: len(seen(reader)) == 1, PATIENCE)
+    with pytest.raises(InvalidProgramError, match="is being refreshed already"):
+        tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    run(reader, "INSERT INTO payments VALUES ('a', 2)")
+    tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    wait_for(lambda: len(seen(reader)) == 2, PATIENCE)
+    assert seen(reader) == [("a", 1), ("a", 3)]
+    tables.execute_sql("DROP MATERIALIZED TABLE totals")
+    tables.execute_sql(f"""
+        CREATE MATERIALIZED TABLE totals
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/totals', 'format' = 'json') REFRESH_MODE = FULL
+        AS SELECT card, SUM(amount) AS total
+        FROM payments /*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */ GROUP BY card""")
+    ((job, _),) = rows(tables, "ALTER MATERIALIZED TABLE totals REFRESH")
+    cluster.wait_for(job, "FINISHED")
+    assert rows(reader, "SELECT * FROM totals") == [("a", 3)]
+    assert "Materialized_table_`shop`.`default`.`totals`" in cluster.rest.get("jobs", job)["name"]
