@@ -109,7 +109,7 @@ def test_what_cannot_be_planned_is_refused_by_name(tables: TableEnvironment) -> 
     tables.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
     with pytest.raises(SqlPlanError, match=r"^connector 'blackhole' of table 't' does not support DELETE at line 1"):
         tables.execute_sql("DELETE FROM t")
-    with pytest.raises(SqlValidationError, match=r"^procedure 'p' does not exist: no catalog has procedures"):
+    with pytest.raises(SqlValidationError, match=r"^procedure 'default_catalog.default_database.p' does not exist"):
         tables.execute_sql("CALL p(1)")
 
 
