@@ -57,10 +57,10 @@ def run_upgrade(location: str, options: Mapping[str, str], timeout: float) -> No
     newest, formats = upgrade(open_storage(location, options=options), timeout)
     if formats:
         earlier = ", ".join(map(str, formats))
-        told = f"is of format {FORMAT_VERSION} now (before: {earlier})"
+        outcome = f"is of format {FORMAT_VERSION} now (before: {earlier})"
     else:
-        told = "is of the present format: nothing is to be done"
-    output().print(Text(f"{location}: epoch {newest.epoch} of job {newest.job_name!r} {told}"), soft_wrap=True)
+        outcome = "is of the present format: nothing is to be done"
+    output().print(Text(f"{location}: epoch {newest.epoch} of job {newest.job_name!r} {outcome}"), soft_wrap=True)
 
 
 def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:

@@ -231,10 +231,10 @@ def the_dispatcher(address: str | None, configuration: Configuration) -> RestCli
     clients = [RestClient.at(each.address, configuration, each.token_file) for each in _dispatchers()]
     leading = [client for client in clients if _fares(client)[0] == "leads"]
     if len(leading) != 1:
-        told = "".join(f"\n  {client.address}" for client in leading)
+        addresses = "".join(f"\n  {client.address}" for client in leading)
         raise ConfigurationError(
             f"{len(leading)} dispatchers lead on this machine: start one with headrace cluster start, or name it with "
-            f"-m HOST:PORT{told}"
+            f"-m HOST:PORT{addresses}"
         )
     return leading[0]
 

@@ -40,10 +40,10 @@ def run_package(
     archive = archive or Path(f"{job.resolve().name}.zip")
     with console.status("pip installs what the job needs"):
         packages = package_job(job, archive, extras, target)
-    console.print(_told(archive, packages, _program_of(job)), soft_wrap=True, highlight=False, markup=False)
+    console.print(_instructions(archive, packages, _program_of(job)), soft_wrap=True, highlight=False, markup=False)
 
 
-def _told(archive: Path, packages: Sequence[str], program: Path) -> str:
+def _instructions(archive: Path, packages: Sequence[str], program: Path) -> str:
     archives, path = f"{archive}#{_FOLDER}", f"spark.executorEnv.PYTHONPATH={_FOLDER}"
     submit = ["spark-submit", "--master", _MASTER, "--archives", archives, "--conf", path, str(program)]
     run = ["headrace", "run", "--master", _MASTER, "-D", f"spark.archives={archives}", "-D", path, str(program)]

@@ -124,8 +124,8 @@ def _script_in(folder: Path, archive: str, entry: str) -> Path:
         return scripts[0]
     if found.is_file() and folder.resolve() in found.resolve().parents:
         return found
-    told = f"no {entry}" if entry else "no main.py, and not just one script beside it"
-    raise ConfigurationError(f"{archive} has {told}: name the script in it (entryClass)")
+    missing = f"no {entry}" if entry else "no main.py, and not just one script beside it"
+    raise ConfigurationError(f"{archive} has {missing}: name the script in it (entryClass)")
 
 
 def _last_status() -> str:

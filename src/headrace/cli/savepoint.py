@@ -97,16 +97,16 @@ def _wait_for_begin(directory: Folder, seconds: float) -> None:
         SavepointError: when none begins.
     """
     until = time.monotonic() + seconds
-    is_told = False
+    is_shown = False
     while not has_begun(directory):
         if time.monotonic() >= until or not may_begin(directory):
             raise SavepointError(
                 f"{directory} is no checkpoint directory: no job has begun there. Name the one that the job has as "
                 f"{options.CHECKPOINT_DIR.key}"
             )
-        if not is_told:
+        if not is_shown:
             tell(f"no job has begun in {directory} yet: waiting for one, {seconds:g} s at most")
-            is_told = True
+            is_shown = True
         time.sleep(_LOOK_SECONDS)
 
 

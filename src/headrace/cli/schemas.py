@@ -76,8 +76,8 @@ def check(
         return
     table = new_table("operator", "subject", "")
     for name, found in checks:
-        told = "; ".join(found.problems) or ("the subject is new" if found.is_new else "fits")
-        table.add_row(*map(Text, (name, found.subject, told)))
+        outcome = "; ".join(found.problems) or ("the subject is new" if found.is_new else "fits")
+        table.add_row(*map(Text, (name, found.subject, outcome)))
     output().print(table)
     raise typer.Exit(FAILED if any(found.problems for _, found in checks) else OK)
 

@@ -71,15 +71,15 @@ Plan = Annotated[
 def list_(place: Place, plan: Plan = None, define: Definitions = None) -> None:
     """Show which states there are, of which types, and how many rows they have; of SQL also what they are for."""
     columns = ("operator", "state", "kind", "types", "rows")
-    told = None if plan is None else _told_by(plan)
-    table = new_table(*columns, *(() if told is None else ("of",)))
+    operators = None if plan is None else _operators_of(plan)
+    table = new_table(*columns, *(() if operators is None else ("of",)))
     for state in _reader(place, define).states():
         row = [state.uid, state.store, state.kind, state.types, f"{state.rows:,}"]
-        table.add_row(*map(Text, row if told is None else [*row, told.get(state.uid, "")]))
+        table.add_row(*map(Text, row if operators is None else [*row, operators.get(state.uid, "")]))
     output().print(table)
 
 
-def _told_by(plan: Path) -> dict[str, str]:
+def _operators_of(plan: Path) -> dict[str, str]:
     """Return the statements, tables and columns that operators serve, by uid, as a compiled plan says."""
     from headrace.table.plans.document import described_operators
 
@@ -128,8 +128,8 @@ def show(
 def verify(place: Place, define: Definitions = None) -> None:
     """Read all files, and compare them with the checksums that were written with them."""
     found = _reader(place, define).verify()
-    told = f"epoch {found.epoch:,} of job {found.job_name!r}: {wording.count(found.files, 'file')}, "
-    output().print(Text(f"{told}{wording.size(found.size)}; all is there as it was written"), soft_wrap=True)
+    text = f"epoch {found.epoch:,} of job {found.job_name!r}: {wording.count(found.files, 'file')}, "
+    output().print(Text(f"{text}{wording.size(found.size)}; all is there as it was written"), soft_wrap=True)
 
 
 @state_app.command()

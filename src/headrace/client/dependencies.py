@@ -357,8 +357,8 @@ def _install_required(work: Path, packages: Path, required: Sequence[str], targe
     listing, versions = work / REQUIREMENTS, work / "constraints.txt"
     listing.write_text("".join(f"{line}\n" for line in required))
     versions.write_text("".join(f"{line}\n" for line in _installed_versions()))
-    told = ["--only-binary=:all:", *chain.from_iterable(target.items())] if target else []
-    install(str(listing), packages, "headrace package", ["--constraint", str(versions), *told])
+    given = ["--only-binary=:all:", *chain.from_iterable(target.items())] if target else []
+    install(str(listing), packages, "headrace package", ["--constraint", str(versions), *given])
 
 
 def _installed_versions() -> list[str]:

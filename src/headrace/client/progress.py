@@ -143,8 +143,8 @@ class JobProgress:
         names = {} if self.job.plan is None else self.job.plan.shown_names()
         late = {uid: sum(by_name.get(LATE_DROPPED, ())) for uid, by_name in counters.items()}
         by = [f"{names.get(uid, uid)} {wording.number(number)}" for uid, number in late.items() if number]
-        told = ", ".join(by) if len(by) > 1 else ""
-        return f"{wording.number(self.late_records)} ({told})" if told else wording.number(self.late_records)
+        shares = ", ".join(by) if len(by) > 1 else ""
+        return f"{wording.number(self.late_records)} ({shares})" if shares else wording.number(self.late_records)
 
     @property
     def slowest_split(self) -> str:

@@ -33,11 +33,11 @@ def not_pickled(plan: JobPlan, error: Exception, attempt: Attempt) -> InvalidPro
     for operator in plan.operators():
         cause = _failure(operator.node, attempt)
         if cause is not None:
-            return InvalidProgramError(_told(operator, cause, attempt))
+            return InvalidProgramError(_message(operator, cause, attempt))
     return InvalidProgramError(f"the job cannot travel to the tasks: {type(error).__name__}: {error}")
 
 
-def _told(operator: PlannedOperator, cause: Exception, attempt: Attempt) -> str:
+def _message(operator: PlannedOperator, cause: Exception, attempt: Attempt) -> str:
     holder = _find(operator.node, attempt)
     lines = [
         f"operator {operator.label} cannot travel to the tasks",

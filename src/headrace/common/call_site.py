@@ -52,8 +52,8 @@ def asked_for_at(site: CallSite) -> Iterator[None]:
 
 def caller() -> CallSite:
     """The innermost frame of the current call stack that does not belong to headrace, or what ``asked_for_at`` says."""
-    if (told := _asked_for.get()) is not None:
-        return told
+    if (given := _asked_for.get()) is not None:
+        return given
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_inside(frame):
         frame = frame.f_back

@@ -84,8 +84,8 @@ class HeadraceError(Exception):
             return "".join(traceback.format_exception(self)).splitlines()
         text = f"{type(self).__name__}: {self}"
         place = of_traceback(self.__traceback__) if isinstance(self, MISTAKES) else None
-        told = f"\n  at {place}" if place and str(place) not in text else ""
-        return with_cells(text + told).splitlines()
+        where = f"\n  at {place}" if place and str(place) not in text else ""
+        return with_cells(text + where).splitlines()
 
 
 class InvalidProgramError(HeadraceError, ValueError):
@@ -441,15 +441,15 @@ def _parameters(member: staticmethod[..., object] | classmethod[Any, ..., object
 
 def program_lines(error: BaseException) -> str:
     """The traceback of an error and its causes with the lines of the program alone; empty when that is one at most."""
-    told = traceback.TracebackException.from_exception(error)
+    shown = traceback.TracebackException.from_exception(error)
     found: list[traceback.FrameSummary] = []
-    part: traceback.TracebackException | None = told
+    part: traceback.TracebackException | None = shown
     while part is not None:
         kept = [frame for frame in part.stack if is_of_program(frame.filename)]
         part.stack = traceback.StackSummary.from_list(kept)
         found += kept
         part = part.__cause__ or part.__context__
-    return "".join(told.format()) if len(found) > 1 else ""
+    return "".join(shown.format()) if len(found) > 1 else ""
 
 
 def program_line(error: BaseException) -> CallSite | None:

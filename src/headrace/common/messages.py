@@ -98,8 +98,8 @@ def chosen_metadata(chosen: Mapping[str, str] | Sequence[str], known: Mapping[st
     fields = dict(chosen) if isinstance(chosen, Mapping) else {name: name for name in chosen}
     for name in fields.values():
         if name not in known:
-            told = alike(name, known) or f": there are {', '.join(known)}"
-            raise refused(f"{of} have no metadata {name!r}{told}")
+            hint = alike(name, known) or f": there are {', '.join(known)}"
+            raise refused(f"{of} have no metadata {name!r}{hint}")
     return fields
 
 

@@ -207,12 +207,12 @@ class MessageDecoder:
         """The dead letters, and the number of messages that are left out and counted."""
         bad = {} if keys is None else {index: (f"the key: {reason}", keys.schema) for index, reason in keys.rejected}
         bad |= {index: (reason, self._schema.value) for index, reason in values.rejected}
-        told = [(i, reason) for i, (reason, schema) in sorted(bad.items()) if not schema.ignore_parse_errors]
+        shown = [(i, reason) for i, (reason, schema) in sorted(bad.items()) if not schema.ignore_parse_errors]
         letters = [
             self._bad_messages.letter(messages.where(index), messages.values[index].as_py() or b"", reason)
-            for index, reason in told
+            for index, reason in shown
         ]
-        return letters, len(bad) - len(told)
+        return letters, len(bad) - len(shown)
 
     def _combined(self, messages: Messages, values: DeserializedBatch, keys: "_Keys | None") -> DeserializedBatch:
         """Keys, values and metadata side by side; where the key is bad there is no record."""
@@ -308,8 +308,8 @@ class KeyFields(SerializationSchema):
         known = dict(zip(input_type.field_names, input_type.field_types, strict=True))
         for name in self._fields:
             if name not in known:
-                told = alike(name, known) or f": there are {', '.join(known)}"
-                raise InvalidTypeError(f"records have no field {name!r} for the key{told}")
+                hint = alike(name, known) or f": there are {', '.join(known)}"
+                raise InvalidTypeError(f"records have no field {name!r} for the key{hint}")
         return row_type([(name, known[name]) for name in self._fields], "name each field once", changelog=False)
 
 

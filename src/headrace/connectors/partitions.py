@@ -322,8 +322,8 @@ class PartitionEnumerator(SplitEnumerator):
         """Look which partitions there are, and whether topics are still the same."""
         found = self._plan.subscription.partitions(self._log.topics())
         if not found and self._is_first_look:
-            told = "the source ends at once" if self._plan.is_bounded else "nothing is read until there are"
-            logger.warning("there are no %s: %s", self._plan.subscription, told)
+            outcome = "the source ends at once" if self._plan.is_bounded else "nothing is read until there are"
+            logger.warning("there are no %s: %s", self._plan.subscription, outcome)
         self._check_topics(found)
         new = [each for each in found if str(each) not in self._partitions]
         initializer = self._plan.start if self._is_first_look else OffsetsInitializer.earliest()

@@ -299,10 +299,10 @@ class RegistryClient:
             try:
                 return self._ask_one(url, method, path, question)
             except urllib.error.HTTPError as error:
-                told = _told(error)
+                reason = _reason_of(error)
                 if error.code not in _PASSING:
-                    raise self._refused(error.code, told, url, missing) from None
-                failures.append(f"{url}: {error.code} {told}")
+                    raise self._refused(error.code, reason, url, missing) from None
+                failures.append(f"{url}: {error.code} {reason}")
             except ConfigurationError:
                 raise
             except (OSError, ValueError) as error:
@@ -317,22 +317,20 @@ class RegistryClient:
         with urllib.request.urlopen(request, timeout=self._registry.timeout, context=context) as response:
             return json.load(response)
 
-    def _refused(self, code: int, told: str, url: str, missing: str) -> HeadraceError:
+    def _refused(self, code: int, why: str, url: str, missing: str) -> HeadraceError:
         if code == _NOT_FOUND:
-            return UnknownSchemaError(f"{url}: {missing} ({told})")
+            return UnknownSchemaError(f"{url}: {missing} ({why})")
         if code in _NOT_ALLOWED:
-            return ConfigurationError(
-                f"{url}: {code} {told}: give SchemaRegistry(...) a user, a token or a certificate"
-            )
+            return ConfigurationError(f"{url}: {code} {why}: give SchemaRegistry(...) a user, a token or a certificate")
         if code == _CONFLICT:
             return SchemaRegistryError(
-                f"{url}: the schema is not compatible with those that the subject has: {told}. Change it (a new field "
+                f"{url}: the schema is not compatible with those that the subject has: {why}. Change it (a new field "
                 "needs a default, say), change the compatibility of the subject, or write to another subject"
             )
-        return SchemaRegistryError(f"{url}: {code} {told}")
+        return SchemaRegistryError(f"{url}: {code} {why}")
 
 
-def _told(error: urllib.error.HTTPError) -> str:
+def _reason_of(error: urllib.error.HTTPError) -> str:
     try:
         answer = json.load(error)
         return str(answer.get("message", answer))

@@ -96,7 +96,7 @@ class Autoscaler:
         self._records = 0
         self._measured: deque[Measurement] = deque()
         self._since = clock.now()
-        self._told: int | None = None
+        self._suggested: int | None = None
 
     def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
         """Something has happened to the job."""
@@ -132,9 +132,9 @@ class Autoscaler:
         if self._settings.is_applied:
             self.restarted()
             return found
-        if found != self._told:
+        if found != self._suggested:
             logger.info("the autoscaler would have the job go on at parallelism %d in place of %d", found, current)
-            self._told = found
+            self._suggested = found
         return None
 
     def _needed(self, current: int, most: int) -> int | None:

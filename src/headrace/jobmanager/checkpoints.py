@@ -145,8 +145,8 @@ class CheckpointCoordinator:
         copy_source_files(before, self._uids, self._store)
         manifest = replace(self.known(), epoch=before.epoch + 1)
         self.write(with_renamed_state(before, manifest, self._uids, self._plan, runtime, self._store), ())
-        told = ", ".join(f"{old} is {new}" for old, new in self._uids.new_by_old.items())
-        logger.info("job %r goes on under other uids: %s", self._plan.name, told)
+        renamed = ", ".join(f"{old} is {new}" for old, new in self._uids.new_by_old.items())
+        logger.info("job %r goes on under other uids: %s", self._plan.name, renamed)
 
     def _found(self) -> Manifest | None:
         """The newest manifest, if any, that no sink has output of later epochs than.

@@ -154,7 +154,7 @@ class RequestWatch:
         self._looked_at = time.monotonic()
         try:
             for stem, request in self._requests.take(self._is_at_once if only_stops else None):
-                logger.info("job %r takes up %s", job.status().name, request.told(stem))
+                logger.info("job %r takes up %s", job.status().name, request.described(stem))
                 self._begin(job, stem, request)
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
@@ -200,7 +200,7 @@ class RequestWatch:
             self._answer(stem, JobAnswer(error=NO_PLACE))
             return
         if request.stops or request.drains:
-            self.stopped_by = request.told(stem)
+            self.stopped_by = request.described(stem)
         if place is None:
             self._at_end.append(stem)
             job.stop(drain=request.drains)

@@ -180,11 +180,11 @@ class EpochCost:
         """Learn from slow epochs."""
         line, slow = self._line, self._slow
         slope = self._slope(slow)
-        told = min((each.seconds - line.fixed) / each.records for each in slow) if slope is None else slope
-        told = max(told, line.each)
-        self.each = line.each * (told / line.each) ** (len(slow) / _CONVINCED)
+        cost = min((each.seconds - line.fixed) / each.records for each in slow) if slope is None else slope
+        cost = max(cost, line.each)
+        self.each = line.each * (cost / line.each) ** (len(slow) / _CONVINCED)
         if len(slow) == _CONVINCED:
-            self._line = _Line(max(0.0, median(each.seconds - told * each.records for each in slow)), told)
+            self._line = _Line(max(0.0, median(each.seconds - cost * each.records for each in slow)), cost)
             self._epochs = deque(slow, _REMEMBERED)
             slow.clear()
 

@@ -355,10 +355,10 @@ class WatermarkProgress:
         return found | dict(self._drifts())
 
     def _of(self, key: MetricKey, reached: OperatorProgress) -> dict[MetricKey, int]:
-        told = {INPUT_WATERMARK: reached.watermark, OUTPUT_WATERMARK: reached.output}
+        watermarks = {INPUT_WATERMARK: reached.watermark, OUTPUT_WATERMARK: reached.output}
         if reached.output not in (MIN_WATERMARK, MAX_WATERMARK):
-            told[WATERMARK_LAG] = self.manifest.processing_time - reached.output
-        return {key._replace(name=name): millis for name, millis in told.items()}
+            watermarks[WATERMARK_LAG] = self.manifest.processing_time - reached.output
+        return {key._replace(name=name): millis for name, millis in watermarks.items()}
 
     def of_operator(self, uid: str) -> OperatorProgress | None:
         """The slowest subtask of an operator; None before it has begun, and for sources."""

@@ -501,11 +501,11 @@ class SavepointStart:
                 for name, content in named_files(source, source_folder(directory, old)):
                     if uid in manifest.sources:
                         put(name, content, store.source_folder(uid))
-        told = "which the savepoint refers to; put it back" if metadata.pin else self._told_of_checkpoint()
+        advice = "which the savepoint refers to; put it back" if metadata.pin else self._advice_on_checkpoint()
         with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
-            list(copies.map(partial(_copy_file, state, store.state, told), set(metadata.checkpoint.state_files())))
+            list(copies.map(partial(_copy_file, state, store.state, advice), set(metadata.checkpoint.state_files())))
 
-    def _told_of_checkpoint(self) -> str:
+    def _advice_on_checkpoint(self) -> str:
         return (
             f"which the checkpoint {self} refers to. A job that runs there deletes what newer checkpoints do not need: "
             "stop it before (headrace stop), or start from a savepoint of it (headrace savepoint); if none runs there, "
@@ -513,11 +513,11 @@ class SavepointStart:
         )
 
 
-def _copy_file(source: Folder, target: Folder, told: str, name: str) -> None:
+def _copy_file(source: Folder, target: Folder, advice: str, name: str) -> None:
     try:
         copy_state_file(source, target, name)
     except StateCorruptedError as error:
-        raise SavepointError(f"{source.locate(name)} is missing, {told}") from error
+        raise SavepointError(f"{source.locate(name)} is missing, {advice}") from error
 
 
 def with_renamed_state(

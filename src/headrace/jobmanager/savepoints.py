@@ -127,7 +127,7 @@ class SavepointCoordinator:
         try:
             running = _begun(execution.job, execution.publish_output(), request, outcome, status, completed)
         except (HeadraceError, OSError) as error:
-            self._fail(status, outcome, _told(request.directory, error, then))
+            self._fail(status, outcome, _failure(request.directory, error, then))
         else:
             self._running.append(running)
             self._publish(status)
@@ -157,7 +157,7 @@ class SavepointCoordinator:
             except Exception as error:
                 self._running.remove(running)
                 _given_up(execution.job, running.name, running.folder)
-                self._fail(running.status, running.outcome, _told(str(running.folder), error, then))
+                self._fail(running.status, running.outcome, _failure(str(running.folder), error, then))
             else:
                 self._running.remove(running)
                 self._publish(replace(running.status, place=place))
@@ -354,7 +354,7 @@ def _let_go(job: JobServices, name: str) -> None:
         logger.warning("state files of the savepoint %s are left: %s", name, error)
 
 
-def _told(where: str, error: Exception, then: str) -> SavepointError:
+def _failure(where: str, error: Exception, then: str) -> SavepointError:
     if isinstance(error, JobCancelledError | JobSupersededError):  # then this run of the job has come to its end
         then = _ENDED
     failed = SavepointError(f"no savepoint was taken in {where}: {error}. {then}")

@@ -232,12 +232,12 @@ class CommitCoordinator:
                 raise
             except OSError as error:
                 if not left or self._closing.is_set():
-                    raise told(what, error) from error
+                    raise failure_of(what, error) from error
                 logger.warning("%s failed and is tried again in %g s: %s", what, delay, error)
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
             except Exception as error:
-                raise told(what, error) from error
+                raise failure_of(what, error) from error
 
 
 def label_of(name: str, uid: str) -> str:
@@ -245,7 +245,7 @@ def label_of(name: str, uid: str) -> str:
     return f"sink {name!r} (uid {uid})"
 
 
-def told(what: str, error: Exception) -> Exception:
+def failure_of(what: str, error: Exception) -> Exception:
     """What to raise in the place of an error.
 
     What headrace says itself stays what it is; a fault of a machine or a connection may pass; anything else is the
@@ -412,7 +412,7 @@ def _calling(planned: PlannedOperator, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = told(f"{what} of {label_of(planned.node.name, planned.uid)}", error)
+        found = failure_of(f"{what} of {label_of(planned.node.name, planned.uid)}", error)
         if found is error:
             raise
         raise found from (error.__cause__ if isinstance(error, HeadraceError) else error)

@@ -144,7 +144,7 @@ class SourceCoordinator:
         with self._named_in_errors:
             self.enumerator = self._source.create_enumerator(context)
         self._history = ReadingHistory(now)
-        self._told = MIN_WATERMARK
+        self._last_watermark = MIN_WATERMARK
         self._splits: dict[str, Split] = {}
         self._finished: dict[str, None] = {}  # a set in the order in which they finished
         if snapshot is not None:
@@ -318,12 +318,12 @@ class SourceCoordinator:
         Where the next split has yet to come it is the last that was told.
         """
         if counting := self._counting():
-            self._told = min(split.watermark for split in counting)
+            self._last_watermark = min(split.watermark for split in counting)
         elif idle := list(self.unfinished()):
-            self._told = max(split.watermark for split in idle)
+            self._last_watermark = max(split.watermark for split in idle)
         elif self.enumerator.is_complete():
             return MAX_WATERMARK
-        return self._told
+        return self._last_watermark
 
     def is_idle(self) -> bool:
         """Return whether nothing waits for its event time, for now or for good."""

@@ -338,8 +338,8 @@ def _log(event: JobEvent, job: JobSnapshot) -> None:
         case EpochHeld() | EpochReleased():
             logger.log(logging.WARNING if job.held else logging.INFO, "job %r: %s", job.name, event)
         case EpochFailed():
-            told = "job %r: epoch %d failed, it is run again in %.1f s: %s"
-            logger.warning(told, job.name, event.epoch, event.retry_in, event.error)
+            text = "job %r: epoch %d failed, it is run again in %.1f s: %s"
+            logger.warning(text, job.name, event.epoch, event.retry_in, event.error)
         case JobRestart():
             logger.info("job %r goes on from epoch %d", job.name, event.epoch)
         case JobEnd():

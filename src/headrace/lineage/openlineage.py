@@ -101,7 +101,7 @@ class OpenLineageListener:
         self._namespace = configuration.get(options.OPENLINEAGE_JOB_NAMESPACE)
         self._name = configuration.get(options.OPENLINEAGE_JOB)
         self._interval = configuration.get(options.OPENLINEAGE_INTERVAL) * 1000
-        self._told = 0
+        self._sent_at = 0
         self._graph = LineageGraph("", (), ())
         self._is_batch = False
         self._events: SimpleQueue[RunEvent | None] = SimpleQueue()
@@ -116,7 +116,7 @@ class OpenLineageListener:
             self._add("START", job, now)
         elif not self._thread.is_alive():
             return
-        elif isinstance(event, EpochStatistics) and now - self._told >= self._interval:
+        elif isinstance(event, EpochStatistics) and now - self._sent_at >= self._interval:
             self._add("RUNNING", job, now)
         elif isinstance(event, JobEnd):
             is_lost = isinstance(event.error, JobSupersededError)
@@ -127,7 +127,7 @@ class OpenLineageListener:
     def _add(self, state: str, job: JobSnapshot, now: int, error: BaseException | None = None) -> None:
         from openlineage.client.event_v2 import RunEvent, RunState
 
-        self._told = now
+        self._sent_at = now
         self._events.put(
             RunEvent(
                 eventTime=datetime.fromtimestamp(now / 1000, UTC).isoformat(),

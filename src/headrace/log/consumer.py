@@ -189,7 +189,7 @@ class Consumer:
         """Read nothing any more, and leave the group."""
         self._check_process()
         self._commit_by_itself()
-        self._lose(list(self._partitions), is_told=bool(self._topics))
+        self._lose(list(self._partitions), notifies=bool(self._topics))
         self._topics = ()
         membership, self._membership = self._membership, None
         if membership is not None:
@@ -493,7 +493,7 @@ class Consumer:
             counts = self._log.journal.state().partition_counts()
         wanted = [TopicPartition(topic, number) for topic in self._topics for number in range(counts.get(topic, 0))]
         existing = set(wanted)
-        self._lose([each for each in self._partitions if each not in existing], is_told=False)
+        self._lose([each for each in self._partitions if each not in existing], notifies=False)
         known_topics = {each.topic for each in self._partitions}
         self._gain([each for each in wanted if each not in self._partitions], known_topics)
 
@@ -512,7 +512,7 @@ class Consumer:
             group = membership.group()
             member = group.member(me)
         owned = set(member.owned)
-        self._lose([each for each in reading if each not in owned], is_told=False)
+        self._lose([each for each in reading if each not in owned], notifies=False)
         membership.generation = group.generation
         self._gain([each for each in member.owned if each not in reading], set())
 
@@ -522,9 +522,9 @@ class Consumer:
         membership.subscribe(self._topics)
         return membership.group()
 
-    def _lose(self, partitions: list[TopicPartition], *, is_told: bool = True) -> None:
+    def _lose(self, partitions: list[TopicPartition], *, notifies: bool = True) -> None:
         """Stop reading partitions; the program is told, unless it has been."""
-        if partitions and is_told:
+        if partitions and notifies:
             self._on_revoke(partitions)
         for each in partitions:
             del self._partitions[each]

@@ -59,8 +59,8 @@ class Summary:
 
     def shown(self, name: str) -> dict[str, float]:
         """What is shown of a distribution of this name."""
-        told = (self.count, self.total, self.mean, self.least, self.greatest)
-        return {f"{name}{what}": number for what, number in zip(OF_DISTRIBUTIONS, told, strict=True)}
+        figures = (self.count, self.total, self.mean, self.least, self.greatest)
+        return {f"{name}{what}": number for what, number in zip(OF_DISTRIBUTIONS, figures, strict=True)}
 
 
 def lesser(one: float, other: float) -> float:
@@ -336,7 +336,7 @@ class MetricRegistry:
     by_name: dict[str, Metric] = field(default_factory=dict)
     groups: dict[str, tuple[MetricGroupName, ...]] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def registered(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
         """The metric of a name, which is made when it is first asked for.
@@ -365,8 +365,8 @@ class MetricRegistry:
     def take(self) -> Measurements:
         """What has come since the last call, and what gauges give now."""
         metrics = list(self.by_name.items())  # requests that were given up may still make some, in another thread
-        new = {name for name, _ in metrics} - self._told
-        self._told |= new
+        new = {name for name, _ in metrics} - self._reported
+        self._reported |= new
         return Measurements(
             counters={n: count for n, each in _of(Counter, metrics) if (count := each.take()) or n in new},
             meters={

@@ -370,8 +370,8 @@ class KeyedProcessOperator(FunctionOperator):
                 if results is not None:
                     collect(results, time if has_event_time else NO_TIMESTAMP, watermark)
         except BaseException as error:
-            told = "" if timer is None else _timer_text(domain, timer)
-            raise user_error(error, self.context, function=on_timer, timer=told) from error
+            text = "" if timer is None else _timer_text(domain, timer)
+            raise user_error(error, self.context, function=on_timer, timer=text) from error
         finally:
             backend.current = NO_KEY
 

@@ -254,15 +254,15 @@ def user_error(
         "" if side_output is None else f"  side output: {side_output!r}",
         f"  {asked_by} called at {asked_at}" if asked_by else f"  operator defined at {place.call_site}",
     ]
-    return _told(error, context, record, "\n".join(line for line in lines if line))
+    return _failure(error, context, record, "\n".join(line for line in lines if line))
 
 
-def _told(error: BaseException, context: OperatorContext, record: object, message: str) -> UserFunctionError:
+def _failure(error: BaseException, context: OperatorContext, record: object, message: str) -> UserFunctionError:
     """Make the error for a message, with the operator and the record that it came from."""
-    told = (FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError)(message)
+    failure = (FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError)(message)
     shown = None if record is NO_RECORD else record_text(record)
-    told.origin = FailureOrigin(context.name, context.uid, context.subtask, shown)
-    return told
+    failure.origin = FailureOrigin(context.name, context.uid, context.subtask, shown)
+    return failure
 
 
 def _of_result(function: object, result: object) -> list[str]:
@@ -415,9 +415,9 @@ class UserCodeGuard(AbstractContextManager[None]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not isinstance(error, self.passes):
-            told = user_error(error, self.context, self.record)
-            if told is not error:
-                raise told from error
+            failure = user_error(error, self.context, self.record)
+            if failure is not error:
+                raise failure from error
 
 
 @dataclass(slots=True)
@@ -447,6 +447,6 @@ class NamingSource(AbstractContextManager[None]):
 
 def name_source(error: HeadraceError, name: str, call_site: CallSite) -> None:
     """Add to an error's message which source it is of, unless it names an operator already."""
-    told = f"  source {name!r} defined at {call_site}"
-    if not isinstance(error, UserFunctionError) and told not in str(error):
-        error.args = (f"{error}\n{told}", *error.args[1:])
+    place = f"  source {name!r} defined at {call_site}"
+    if not isinstance(error, UserFunctionError) and place not in str(error):
+        error.args = (f"{error}\n{place}", *error.args[1:])

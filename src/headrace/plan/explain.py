@@ -99,12 +99,12 @@ def notes_of(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
 
 def _window_notes(windows: WindowDefinition) -> Iterator[str]:
     """The windows, and what the program has said of them besides."""
-    yield _told(windows.assigner)
+    yield _part_text(windows.assigner)
     of_time = EventTimeTrigger() if windows.assigner.is_event_time() else ProcessingTimeTrigger()
     if windows.trigger != of_time:  # what windows of time have by themselves goes without saying
-        yield f"trigger {_told(windows.trigger)}"
+        yield f"trigger {_part_text(windows.trigger)}"
     if windows.evictor is not None:
-        yield f"evictor {_told(windows.evictor)}"
+        yield f"evictor {_part_text(windows.evictor)}"
     if windows.allowed_lateness:
         yield f"allowed lateness {windows.allowed_lateness} ms"
     if windows.late_tag is not None:
@@ -113,7 +113,7 @@ def _window_notes(windows: WindowDefinition) -> Iterator[str]:
         yield windows.accumulation_mode.value
 
 
-def _told(part: object) -> str:
+def _part_text(part: object) -> str:
     """A part of a window as it shows itself; objects and functions without a text of their own by their names."""
     return _WITH_ADDRESS.sub(r"\1", str(part))
 
@@ -175,9 +175,9 @@ def _operator(operator: PlannedOperator) -> dict[str, object]:
 
 def _windows(windows: WindowDefinition) -> dict[str, object]:
     return {
-        "assigner": _told(windows.assigner),
-        "trigger": _told(windows.trigger),
-        "evictor": None if windows.evictor is None else _told(windows.evictor),
+        "assigner": _part_text(windows.assigner),
+        "trigger": _part_text(windows.trigger),
+        "evictor": None if windows.evictor is None else _part_text(windows.evictor),
         "allowed_lateness": windows.allowed_lateness,
         "late_output": windows.late_tag_id,
         "accumulation_mode": windows.accumulation_mode.name,

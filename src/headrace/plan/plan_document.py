@@ -68,14 +68,17 @@ def plan_to_document(plan: JobPlan) -> dict[str, Any]:
         "mode_reason": settings.mode_reason,
         "parameters": masked(settings.parameters),
         "stages": [
-            {"parallelism": stage.parallelism, "operators": [_told(each, stage) for each in stage.operators]}
+            {
+                "parallelism": stage.parallelism,
+                "operators": [_operator_json(each, stage) for each in stage.operators],
+            }
             for stage in plan.stages
         ],
-        "edges": [_told_edge(edge) for planned in plan.operators() for edge in planned.outputs],
+        "edges": [_edge_json(edge) for planned in plan.operators() for edge in planned.outputs],
     }
 
 
-def _told(planned: PlannedOperator, stage: Stage) -> dict[str, Any]:
+def _operator_json(planned: PlannedOperator, stage: Stage) -> dict[str, Any]:
     node = planned.node
     return {
         "id": node.id,
@@ -92,7 +95,7 @@ def _told(planned: PlannedOperator, stage: Stage) -> dict[str, Any]:
     }
 
 
-def _told_edge(edge: PlannedEdge) -> dict[str, Any]:
+def _edge_json(edge: PlannedEdge) -> dict[str, Any]:
     return {
         "id": edge.id,
         "source": edge.source,

@@ -120,5 +120,5 @@ def _bound(host: str, ports: Sequence[int]) -> _Server:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-    told = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
-    raise OSError(f"port {told} is taken, by another job perhaps: give a range, {ports[0]}-{ports[0] + 10} say")
+    tried = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
+    raise OSError(f"port {tried} is taken, by another job perhaps: give a range, {ports[0]}-{ports[0] + 10} say")

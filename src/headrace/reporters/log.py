@@ -62,7 +62,7 @@ class LogTraceReporter(TraceReporter):
 
     def report(self, spans: Sequence[Span]) -> None:
         for span in spans:
-            logger.info("Reported span: %s", told(span, self._additional))
+            logger.info("Reported span: %s", span_text(span, self._additional))
 
 
 def _warn_if_silent(reporter: str) -> None:
@@ -76,7 +76,7 @@ def _warn_if_silent(reporter: str) -> None:
         )
 
 
-def told(span: Span, additional: Mapping[str, str]) -> str:
+def span_text(span: Span, additional: Mapping[str, str]) -> str:
     """A span as text."""
     attributes = ", ".join(f"{name}={value}" for name, value in {**span.attributes, **additional}.items())
     parts = "".join(f", {child.name} {_millis(child):.3f} ms" for child in span.children)

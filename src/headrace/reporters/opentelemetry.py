@@ -98,10 +98,10 @@ def _exported(export: Callable[[], Any], endpoint: str) -> None:
     Raises:
         OSError: when it was not taken.
     """
-    with _telling_nothing("opentelemetry.exporter") as told:
+    with _telling_nothing("opentelemetry.exporter") as messages:
         result = export()
     if result.name != "SUCCESS":
-        raise OSError(told[-1] if told else f"{endpoint} has not taken it")
+        raise OSError(messages[-1] if messages else f"{endpoint} has not taken it")
 
 
 @contextmanager

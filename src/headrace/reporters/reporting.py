@@ -87,5 +87,5 @@ class JobReporting:
         until = time.monotonic() + _PARTING_SECONDS
         for thread in threads:
             if not thread.join(max(0.0, until - time.monotonic())):
-                told = "%s did not finish within %g s and is left behind"
-                logger.warning(told, thread.what, _PARTING_SECONDS)
+                text = "%s did not finish within %g s and is left behind"
+                logger.warning(text, thread.what, _PARTING_SECONDS)

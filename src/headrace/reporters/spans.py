@@ -135,7 +135,7 @@ def _epoch(event: EpochStatistics, of_job: Attributes, now: int) -> Span:
 
 def _restart(failure: EpochFailed, job: JobSnapshot, since: int, now: int) -> Span:
     attributes = {**_of_job(job), "epoch": failure.epoch, "delay": failure.retry_in, "restarts": job.restarts}
-    return Span("Restart", since, now, attributes, error=_told(failure.error))
+    return Span("Restart", since, now, attributes, error=_error_text(failure.error))
 
 
 def _run(event: JobEnd, job: JobSnapshot, now: int) -> Span:
@@ -146,9 +146,9 @@ def _run(event: JobEnd, job: JobSnapshot, now: int) -> Span:
         "records": job.records,
         "restarts": job.restarts,
     }
-    error = "" if event.error is None else _told(event.error)
+    error = "" if event.error is None else _error_text(event.error)
     return Span("Job", job.history[0].time * _MILLI, now, attributes, error=error)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -257,7 +257,7 @@ class JobRequest:
     releases: bool = False
     asked_by: str = field(default="", compare=False)
 
-    def told(self, stem: str) -> str:
+    def described(self, stem: str) -> str:
         """What is wanted, by whom and since when; ``stem`` is the name of the request."""
         asked = datetime.fromtimestamp(int(stem.partition("-")[0]) / 1000, UTC)
         return f"{self._wanted()} that {self.asked_by or 'somebody'} asked for at {asked:%F %T} UTC (request {stem})"
@@ -446,7 +446,7 @@ def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Ca
         JobNotFoundError: when the one that was to do it has come to its end, or none runs.
     """
     folder = directory.folder(REQUESTS)
-    until, is_told = time.monotonic() + seconds, False
+    until, is_logged = time.monotonic() + seconds, False
     while not _appears(folder, name, min(_PATIENCE_SECONDS, until - time.monotonic())):
         _refuse_finished(directory)
         _show_to_wait(folder, name.replace(".accepted", ".asked"))
@@ -458,14 +458,14 @@ def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Ca
             )
         if time.monotonic() >= until:
             return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
-        if is_told and not running(folder) and folder.create(name, b""):
+        if is_logged and not running(folder) and folder.create(name, b""):
             raise JobNotFoundError(
                 f"no job runs in {directory}: it has ended, or its process is gone. Where one is just starting, ask "
                 "again when it has begun"
             )
-        if not is_told:
+        if not is_logged:
             still_waiting()
-            is_told = True
+            is_logged = True
     return True
 
 

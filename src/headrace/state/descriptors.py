@@ -178,8 +178,8 @@ class StateDescriptor:
     def _other_type(self, stored: Json, differences: Sequence[str] = ()) -> StateMigrationError:
         why = f" ({'; '.join(differences)})" if differences else ""
         return StateMigrationError(
-            f"{self.label} was stored with another type: stored {_told(stored)}, declared "
-            f"{_told(self.stored_types())}{why}; {self.advice}"
+            f"{self.label} was stored with another type: stored {_types_text(stored)}, declared "
+            f"{_types_text(self.stored_types())}{why}; {self.advice}"
         )
 
     def describes_same(self, other: StateDescriptor) -> bool:
@@ -342,7 +342,7 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
         return self._agg_function
 
 
-def _told(types: Json) -> str:
+def _types_text(types: Json) -> str:
     return " and ".join(f"{role} {type_from_json(described)}" for role, described in types.items())
 
 

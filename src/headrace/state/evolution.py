@@ -116,8 +116,8 @@ class RenamedFields:
         Args:
             records: the types of the records, by what the program's paths to their fields begin with.
         """
-        told = (self._unfit(path, name, records) for path, name in self.names.items())
-        return [each for each in told if each]
+        problems = (self._unfit(path, name, records) for path, name in self.names.items())
+        return [each for each in problems if each]
 
     def _unfit(self, path: str, name: str, records: Mapping[str, TypeInformation]) -> str:
         begun = {part: kind for part, kind in records.items() if not part or path.startswith(f"{part}.")}
@@ -406,7 +406,7 @@ class _Plan:
     def _added(self, declared: CompositeTypeInfo, name: str, left_out: Sequence[str], path: str) -> _Convert:
         default, where = _default_of(declared, name), self._named(inside(path, name))
         if default is _REQUIRED:
-            self.differences.append(f"{where} was not stored, and has no default{_told_to(declared, left_out)}")
+            self.differences.append(f"{where} was not stored, and has no default{_how_to_fill(declared, left_out)}")
             return _same
         type_ = declared.field_types[declared.field_index(name)]
         try:
@@ -490,7 +490,7 @@ def _with_columns(records: pa.StructArray, columns: Sequence[_Convert], fields: 
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=records.is_null())
 
 
-def _told_to(declared: CompositeTypeInfo, left_out: Sequence[str]) -> str:
+def _how_to_fill(declared: CompositeTypeInfo, left_out: Sequence[str]) -> str:
     """What to do about a field that has no default."""
     if isinstance(declared, TupleTypeInfo):
         return ", as no field of a tuple has: declare a row without names, whose fields may be None"

@@ -357,5 +357,5 @@ def is_for_all(file: str) -> bool:
 
 def digest_of_runs(runs: Sequence[StoredRun]) -> str:
     """A digest of what runs hold, all of which have been encoded before."""
-    told = [{**run.section.describe(0), "store": store, "meta": run.meta} for store, run in runs]
-    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
+    described = [{**run.section.describe(0), "store": store, "meta": run.meta} for store, run in runs]
+    return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=8).hexdigest()

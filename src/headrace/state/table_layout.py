@@ -105,8 +105,8 @@ class TableLayout:
         try:
             change = evolution(type_from_json(stored), self.values, self.renamed)
         except Incompatible as error:
-            told = f"{self._differs(TYPES, stored, self.values.to_json())} ({error})"
-            raise self._other(told) from error
+            problem = f"{self._differs(TYPES, stored, self.values.to_json())} ({error})"
+            raise self._other(problem) from error
         logger.info("%s: what was stored becomes what is declared: %s", self.what, change)
         return evolve_run(store, run, change, self.values.to_json(), self.column)
 

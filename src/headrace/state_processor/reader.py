@@ -356,7 +356,7 @@ class Difference:
 
     def __str__(self) -> str:
         """One line."""
-        sides = " -> ".join(_told(rows) for rows in (self.before, self.after) if rows or self.change == "changed")
+        sides = " -> ".join(_rows_text(rows) for rows in (self.before, self.after) if rows or self.change == "changed")
         return f"{self.change} {self.uid} {self.store} {_of_row(self.of)}: {sides}"
 
 
@@ -412,7 +412,7 @@ def _compared(uid: str, store: str, before: _Rows, after: _Rows) -> Iterator[Dif
             yield Difference("changed", uid, store, now[0], was[1], now[1])
 
 
-def _told(rows: list[dict[str, Any]]) -> str:
+def _rows_text(rows: list[dict[str, Any]]) -> str:
     return "; ".join(map(_of_row, rows)) or "nothing"
 
 

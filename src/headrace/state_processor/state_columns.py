@@ -389,9 +389,9 @@ class StateColumns:
         if repeated.num_rows:
             row = pc.min(repeated.column("row_max")).as_py()
             columns = readable(rows.slice(row, 1), self.about).to_pylist()[0]
-            told = {name: value for name, value in columns.items() if name not in (VALUE, EXPIRY) and value is not None}
+            key = {name: each for name, each in columns.items() if name not in (VALUE, EXPIRY) and each is not None}
             what = "timer" if TIMERS in self.store else "entry" if ENTRY_KEY in names else "key"
-            raise self._refused(f"row {row} has the {what} of an earlier row: {told}")
+            raise self._refused(f"row {row} has the {what} of an earlier row: {key}")
 
     def _refused(self, why: str) -> SavepointError:
         return SavepointError(f"{self.subject}: {why}")
@@ -464,17 +464,17 @@ def given_entries(type_: TypeInformation, given: pa.Table, name: str, *, takes_o
         InvalidTypeError: when keys of entries do not fit their type.
     """
     codec = KeyCodec.for_type(type_)
-    told = ENTRY if ENTRY in given.column_names else ENTRY_KEY
+    column = ENTRY if ENTRY in given.column_names else ENTRY_KEY
     if not is_declared(type_):
-        if told == ENTRY and ENTRY_KEY in given.column_names:  # as a reader gives both
+        if column == ENTRY and ENTRY_KEY in given.column_names:  # as a reader gives both
             return fitted(type_, column_of(given, ENTRY)) if name == ENTRY else _as_stored(codec, given, ENTRY_KEY)
         if not takes_objects:
             raise InvalidTypeError(
                 f"keys of entries have no declared type: the columns {ENTRY_KEY!r} and {ENTRY!r} have to be among "
                 "those given"
             )
-    keys = column_of(given, told)
-    return fitted(type_, keys) if name == ENTRY else _canonical(codec, keys, told)
+    keys = column_of(given, column)
+    return fitted(type_, keys) if name == ENTRY else _canonical(codec, keys, column)
 
 
 def _canonical(codec: KeyCodec, keys: pa.Array, name: str) -> pa.Array:
@@ -492,9 +492,9 @@ def _canonical(codec: KeyCodec, keys: pa.Array, name: str) -> pa.Array:
 def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
     encoded = _as_stored(codec, given, ENCODED)
     shown = readable_keys(codec, encoded)[KEY]
-    told = column_of(given, KEY)
-    told = fitted(codec.type, told) if is_declared(codec.type) else told
-    for row, (own, other) in enumerate(zip(shown.to_pylist(), told.to_pylist(), strict=True)):
+    given_keys = column_of(given, KEY)
+    given_keys = fitted(codec.type, given_keys) if is_declared(codec.type) else given_keys
+    for row, (own, other) in enumerate(zip(shown.to_pylist(), given_keys.to_pylist(), strict=True)):
         if repr(own) != repr(other):  # NaN is what it is
             raise InvalidTypeError(
                 f"row {row}: {ENCODED!r} is of the key {own!r}, and {KEY!r} is {other!r}; leave {ENCODED!r} out, and "

@@ -292,8 +292,8 @@ class SavepointWriter:
         known = known_uids(self._manifest)
         if uid not in known:
             near = get_close_matches(uid, known, 1)
-            told = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
-            raise SavepointError(f"{self._job.location} has no operator with uid {uid!r}: {told}")
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+            raise SavepointError(f"{self._job.location} has no operator with uid {uid!r}: {hint}")
 
 
 def _begin(folder: Folder) -> None:

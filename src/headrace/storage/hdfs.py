@@ -183,7 +183,7 @@ def _new_client(authority: str, settings: dict[str, str]) -> Any:
         # What is around it closes files when they are forgotten, which is a request that waits without end.
         return client.inner
     except Exception as error:  # it has no class of its own for what is wrong with a setting
-        raise CheckpointStorageError(f"{authority} cannot be reached with these settings: {_told(error)}") from error
+        raise CheckpointStorageError(f"{authority} cannot be reached with these settings: {_text_of(error)}") from error
 
 
 @contextlib.contextmanager
@@ -196,7 +196,7 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(_errno_of(error), _told(error), where) from error
+        raise OSError(_errno_of(error), _text_of(error), where) from error
     except RuntimeError as error:
         raise _of_rpc(error, where) from error
     except UnicodeEncodeError as error:
@@ -204,7 +204,7 @@ def translated(where: str) -> Iterator[None]:
     except BaseException as error:
         if not is_panic(error):
             raise
-        raise OSError(errno.EIO, f"the client of HDFS has broken down ({_told(error)})", where) from error
+        raise OSError(errno.EIO, f"the client of HDFS has broken down ({_text_of(error)})", where) from error
 
 
 def _errno_of(error: OSError) -> int:
@@ -221,15 +221,15 @@ def _of_rpc(error: RuntimeError, where: str) -> OSError:
     said = _RPC_ERROR.match(str(error))
     if said is None:
         if str(error).startswith(_NEVER_OF_CLIENT):
-            return CheckpointStorageError(f"{where}: {_told(error)}")
-        return OSError(errno.EIO, _told(error), where)
+            return CheckpointStorageError(f"{where}: {_text_of(error)}")
+        return OSError(errno.EIO, _text_of(error), where)
     kind, text = said[1], said[2].replace('\\"', '"')
     if kind in _NEVER:
         return CheckpointStorageError(f"{where}: {kind}: {text}")
     return OSError(_ERRNO.get(kind, errno.EIO), f"{kind}: {text}", where)
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     """Shorten an error's message, without Java's stack."""
     text = str(error).partition("\n")[0]
     if _LOST_BLOCK in text:  # all that is known of the nodes follows

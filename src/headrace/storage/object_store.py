@@ -139,7 +139,7 @@ def client(bucket: str, options: Options) -> Any:
         ) from error
     except (BaseError, TypeError, ValueError) as error:
         raise CheckpointStorageError(
-            f"{bucket} cannot be reached with these headrace.storage options: {_told(error)}"
+            f"{bucket} cannot be reached with these headrace.storage options: {_text_of(error)}"
         ) from error
 
 
@@ -200,32 +200,32 @@ def translated(where: str, absent: str = "no such object") -> Iterator[None]:
         _refuse_missing_bucket(where, error)
         raise FileNotFoundError(errno.ENOENT, absent, where) from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, _told(error), where) from error
+        raise PermissionError(errno.EACCES, _text_of(error), where) from error
     except InvalidPathError as error:
         raise CheckpointStorageError(
             f"{where} holds an object that is not the job's, with a key that cannot be listed: remove it "
-            f"({_told(error)})"
+            f"({_text_of(error)})"
         ) from error
     except NotImplementedError as error:
-        raise CheckpointStorageError(f"{where}: {_told(error)}: see the headrace.storage options") from error
+        raise CheckpointStorageError(f"{where}: {_text_of(error)}: see the headrace.storage options") from error
     except BaseError as error:
         _refuse_missing_bucket(where, error)
-        raise OSError(errno.EIO, _told(error), where) from error
+        raise OSError(errno.EIO, _text_of(error), where) from error
     except BaseException as error:
         if not is_panic(error):
             raise
         raise CheckpointStorageError(
-            f"{where}: the client of the store has broken down ({_told(error)}): see the credentials, in the "
+            f"{where}: the client of the store has broken down ({_text_of(error)}): see the credentials, in the "
             "environment as well (a line break at the end of one?), and the headrace.storage options"
         ) from error
 
 
 def _refuse_missing_bucket(where: str, error: Exception) -> None:
     if "<Code>NoSuchBucket<" in str(error):
-        raise CheckpointStorageError(f"{where}: {NO_BUCKET} ({_told(error)})") from error
+        raise CheckpointStorageError(f"{where}: {NO_BUCKET} ({_text_of(error)})") from error
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     """Shorten a store's error to one line, with its code."""
     first = str(error).partition("\n")[0]
     said = _S3_ERROR.search(str(error))

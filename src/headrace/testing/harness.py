@@ -396,16 +396,16 @@ class JobHarness:
 
     def summary(self) -> str:
         """Return how far the job has come, in lines: clock, event time, what was counted, what reached sinks."""
-        told: dict[str, object] = {"processing time": self._clock.now()}
+        facts: dict[str, object] = {"processing time": self._clock.now()}
         if self._is_open:
             progress = self._manager.event_time()
             gauges = by_shown_name(progress.metrics(), progress.plan.shown_names())
-            told |= {name: millis for name, millis in gauges.items() if millis != MIN_WATERMARK}
-        told |= self.counters()
+            facts |= {name: millis for name, millis in gauges.items() if millis != MIN_WATERMARK}
+        facts |= self.counters()
         for name in self._sinks:
             left = PushedRecords(self.results(name)[self._taken.get(name, 0) :])
-            told[f"sink {name!r}"] = f"{len(self.results(name))} in all, not taken yet: {left!r}"
-        return "\n".join(f"{name}: {value}" for name, value in told.items())
+            facts[f"sink {name!r}"] = f"{len(self.results(name))} in all, not taken yet: {left!r}"
+        return "\n".join(f"{name}: {value}" for name, value in facts.items())
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

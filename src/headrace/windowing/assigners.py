@@ -65,7 +65,7 @@ class TumblingEventTimeWindows(EventTimeAssigner[Any]):
         return AlignedWindows(self.size, self.size, self.offset)
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({_told(self.size, self.offset)})"
+        return f"{type(self).__name__}({_lengths(self.size, self.offset)})"
 
 
 _FIRST_SHIFT: Final = ValueStateDescriptor("tumbling-stagger", Types.LONG())
@@ -155,7 +155,7 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         return AlignedWindows(self.size, self.size, offset).windows_of(time)
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({_told(self.size, self.offset)})"
+        return f"{type(self).__name__}({_lengths(self.size, self.offset)})"
 
 
 def _check_tumbling(owner: str, size: int, offset: int) -> None:
@@ -164,7 +164,7 @@ def _check_tumbling(owner: str, size: int, offset: int) -> None:
     check(abs(offset) < size, f"{owner} needs |offset| < size, not size={size} ms, offset={offset} ms")
 
 
-def _told(size: int, offset: int) -> str:
+def _lengths(size: int, offset: int) -> str:
     return f"{size} ms, {offset} ms" if offset else f"{size} ms"
 
 
@@ -186,8 +186,8 @@ class _SlidingWindows(TimeWindowAssigner[Any]):
         owner = type(self).__name__
         check_positive(owner, size=self.size, slide=self.slide)
         check_whole(owner, offset=self.offset)
-        told = f"not slide={self.slide} ms, offset={self.offset} ms"
-        check(abs(self.offset) < self.slide, f"{owner} needs |offset| < slide, {told}")
+        given = f"not slide={self.slide} ms, offset={self.offset} ms"
+        check(abs(self.offset) < self.slide, f"{owner} needs |offset| < slide, {given}")
 
     @classmethod
     def of(
@@ -291,9 +291,9 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
         owner = type(self).__name__
         check_positive(owner, max_size=self.max_size, step=self.step)
         check_whole(owner, offset=self.offset)
-        told = f"not max_size={self.max_size} ms, step={self.step} ms, offset={self.offset} ms"
-        check(self.max_size % self.step == 0, f"{owner} needs a max_size that is a multiple of step, {told}")
-        check(abs(self.offset) < self.max_size, f"{owner} needs |offset| < max_size, {told}")
+        given = f"not max_size={self.max_size} ms, step={self.step} ms, offset={self.offset} ms"
+        check(self.max_size % self.step == 0, f"{owner} needs a max_size that is a multiple of step, {given}")
+        check(abs(self.offset) < self.max_size, f"{owner} needs |offset| < max_size, {given}")
 
     @classmethod
     def of(

@@ -165,10 +165,10 @@ class FileMetadata:
     def added(self, columns: pa.RecordBatch | None, rows: list[Any] | None, status: FileStatus) -> pa.RecordBatch:
         """Records of a file, which are columns or rows, with the fields that tell of it."""
         arrays = columns_of(columns, rows, self.record_type)
-        told = [_repeated(name, status, len(arrays[0])) for name in self.fields.values()]
+        metadata = [_repeated(name, status, len(arrays[0])) for name in self.fields.values()]
         count = len(fields_of(self.record_type))
         schema = layout_of(self.produced_type).schema
-        return pa.RecordBatch.from_arrays([*arrays[:count], *told, *arrays[count:]], schema=schema)
+        return pa.RecordBatch.from_arrays([*arrays[:count], *metadata, *arrays[count:]], schema=schema)
 
 
 def _repeated(name: str, status: FileStatus, count: int) -> pa.Array:

@@ -219,14 +219,14 @@ class ClientErrors:
         self.lost_connection = False
         self._lasting: KafkaError | None = None
         self._connection: KafkaError | None = None
-        self._told_at: dict[int, float] = {}
+        self._logged_at: dict[int, float] = {}
 
     def note(self, error: KafkaError) -> None:
         """Log an error, each kind now and then, and remember one that does not pass."""
         now = time.monotonic()
-        if now - self._told_at.get(error.code(), -math.inf) >= _QUIET_SECONDS:
+        if now - self._logged_at.get(error.code(), -math.inf) >= _QUIET_SECONDS:
             CLIENT_LOGGER.warning("Kafka's client: %s (%s)", error.str(), error.name())
-            self._told_at[error.code()] = now
+            self._logged_at[error.code()] = now
         if _is_lasting(error):
             self._lasting = error
         if error.name() in _OF_CONNECTIONS:

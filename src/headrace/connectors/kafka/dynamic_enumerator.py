@@ -90,10 +90,10 @@ class RepeatedCalls(Generic[T]):
             InfrastructureError: when that was one failure too many.
         """
         times = "" if self._failures == 1 else f" {self._failures} times in a row"
-        told = f"{self.name} has failed{times} ({THRESHOLD!r} is {self._threshold})"
+        problem = f"{self.name} has failed{times} ({THRESHOLD!r} is {self._threshold})"
         if self._failures > self._threshold:
-            raise InfrastructureError(f"{told if self._threshold else self.name}: {_told(error)}") from error
-        logger.warning("%s, and %s: %s", told, meanwhile, _told(error))
+            raise InfrastructureError(f"{problem if self._threshold else self.name}: {_text_of(error)}") from error
+        logger.warning("%s, and %s: %s", problem, meanwhile, _text_of(error))
 
     def then(self, action: Callable[[], None]) -> None:
         """Do something once nothing is under way, on the thread of what is."""
@@ -127,13 +127,13 @@ NO_OFFSET: Final = -1
 _PREFIX: Final = "client.id.prefix"
 
 
-def cluster_settings(properties: Mapping[str, str], cluster: str, told: Mapping[str, str]) -> ClientSettings:
+def cluster_settings(properties: Mapping[str, str], cluster: str, metadata: Mapping[str, str]) -> ClientSettings:
     """The settings of a cluster's clients: those of the source, overridden by those of the metadata.
 
     Raises:
         ConfigurationError: when nobody says where it is, or a setting is for the source to decide.
     """
-    merged = {**properties, **told}
+    merged = {**properties, **metadata}
     check_properties(merged)
     if "bootstrap.servers" not in merged:
         raise ConfigurationError(
@@ -205,7 +205,7 @@ class StreamTopology:
         """
         if not self._calls.is_under_way and self._is_time_to_ask(now):
             self._asked_at = now
-            self._calls.begin(self._told)
+            self._calls.begin(self._clusters)
         if self._calls.has_answer(waits=self._known is None):
             self._take()
         assert self._known is not None, "the first answer is waited for"
@@ -229,7 +229,7 @@ class StreamTopology:
             return True
         return self._plan.interval is not None and now - self._asked_at >= self._plan.interval
 
-    def _told(self) -> dict[str, ClusterMetadata]:
+    def _clusters(self) -> dict[str, ClusterMetadata]:
         with self._lock:
             streams = self._plan.subscriber.get_subscribed_streams(self._plan.service)
         found = clusters_of(checked_streams(streams, self._plan.subscriber))
@@ -253,12 +253,12 @@ class StreamTopology:
         if self._known is not None:
             self._calls.tolerate(error, "what it said last goes on")
         elif self._goes_on or isinstance(error, OSError | InfrastructureError):
-            raise InfrastructureError(f"{self._calls.name} has failed: {_told(error)}") from error
+            raise InfrastructureError(f"{self._calls.name} has failed: {_text_of(error)}") from error
         else:
             raise error
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     """The text of an error of a service."""
     return str(error) if isinstance(error, HeadraceError | OSError) else f"{type(error).__name__}: {error}"
 
@@ -408,7 +408,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._connect = connect
         self._restored: dict[str, Json] = {} if state is None else dict(state["clusters"])
         removed = {} if state is None else state["removed"]
-        self._removed = {name: RemovedCluster(**told) for name, told in removed.items()}
+        self._removed = {name: RemovedCluster(**known) for name, known in removed.items()}
         self._wanted: Mapping[str, ClusterMetadata] = {}
         self._clusters: dict[str, ClusterReading] = {}
         self._were_wanted: dict[str, Mapping[str, str]] = {}

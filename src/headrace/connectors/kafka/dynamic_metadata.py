@@ -48,8 +48,8 @@ class ClusterMetadata:
         if isinstance(self.topics, str) or not isinstance(self.topics, Iterable):
             raise refused(f"ClusterMetadata takes a set of topics, not {self.topics!r}", InvalidTypeError)
         if not isinstance(self.properties, Mapping):
-            told = f"ClusterMetadata takes settings, {{'bootstrap.servers': 'host:9092'}} say, not {self.properties!r}"
-            raise refused(told, InvalidTypeError)
+            text = f"ClusterMetadata takes settings, {{'bootstrap.servers': 'host:9092'}} say, not {self.properties!r}"
+            raise refused(text, InvalidTypeError)
         for initializer in (self.starting_offsets_initializer, self.stopping_offsets_initializer):
             if initializer is not None:
                 expect(initializer, OffsetsInitializer, "ClusterMetadata")
@@ -159,9 +159,9 @@ def listed_streams(document: object) -> list[KafkaStream]:
         ConfigurationError: saying which of them is not what it should be, and how it should be.
     """
     if not isinstance(document, list):
-        told = "is empty" if document is None else f"is {document!r:.100}"
+        text = "is empty" if document is None else f"is {document!r:.100}"
         raise ConfigurationError(
-            f"it should be a list of streams, each with {' and '.join(map(repr, _OF_A_STREAM))}, and {told}"
+            f"it should be a list of streams, each with {' and '.join(map(repr, _OF_A_STREAM))}, and {text}"
         )
     streams = [_stream(each, f"stream {number}") for number, each in enumerate(document, 1)]
     _check_single([stream.stream_id for stream in streams], "stream")
@@ -241,8 +241,8 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
         expect(kafka_cluster_id, str, "SingleClusterTopicMetadataService")
         given: object = properties
         if not isinstance(given, Mapping) or "bootstrap.servers" not in given:
-            told = "SingleClusterTopicMetadataService needs settings with 'bootstrap.servers'"
-            raise refused(f"{told}: {{'bootstrap.servers': 'host:9092'}}, say", ConfigurationError)
+            text = "SingleClusterTopicMetadataService needs settings with 'bootstrap.servers'"
+            raise refused(f"{text}: {{'bootstrap.servers': 'host:9092'}}, say", ConfigurationError)
         self._cluster_id = kafka_cluster_id
         self._properties = dict(properties)
 

@@ -166,8 +166,8 @@ def _secret(reference: re.Match[str]) -> str:
         lines = (line.partition("=") for line in Path(path).read_text().splitlines())
         return {key.strip(): value.strip() for key, _, value in lines}[name]
     except (KeyError, OSError) as error:
-        told = "is not set" if isinstance(error, KeyError) else f"cannot be read: {error.strerror}"
-        raise ConfigurationError(f"{reference[0]}, part of Kafka's settings, {told}") from None
+        problem = "is not set" if isinstance(error, KeyError) else f"cannot be read: {error.strerror}"
+        raise ConfigurationError(f"{reference[0]}, part of Kafka's settings, {problem}") from None
 
 
 def check_library() -> None:

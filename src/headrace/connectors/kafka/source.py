@@ -138,10 +138,10 @@ class PartitionConsumer:
             self._fetched = good[-1].offset() + 1
         for message in messages if len(good) < len(messages) else ():
             if message.error() is not None:
-                self._fetched = max(self._fetched, self._end_told_by(message))
+                self._fetched = max(self._fetched, self._end_after(message))
         return bool(messages)
 
-    def _end_told_by(self, message: Message) -> int:
+    def _end_after(self, message: Message) -> int:
         """The offset at which the partition ends now, if that is what a message is about.
 
         Raises:

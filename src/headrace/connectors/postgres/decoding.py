@@ -229,9 +229,9 @@ class ChangesOfRun:
         before = np.searchsorted(found.old, found.new).clip(0, len(found.old) - 1)
         made = []
         for old, new in zip(found.old_cells, found.new_cells, strict=True):
-            told = new.or_else(old.take(before))
-            kinds = np.where(has_whole, told.kinds, new.kinds)
-            made.append(Cells(kinds, told.starts, told.lengths))
+            known = new.or_else(old.take(before))
+            kinds = np.where(has_whole, known.kinds, new.kinds)
+            made.append(Cells(kinds, known.starts, known.lengths))
         return made
 
     @cached_property

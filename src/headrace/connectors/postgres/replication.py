@@ -338,15 +338,16 @@ class ReplicationReceiver:
                 self._receive()
                 failing_since = None
             except (psycopg.Error, InfrastructureError) as error:
-                told = error if isinstance(error, HeadraceError) else error_of(error, f"changes of table {self._table}")
+                what = f"changes of table {self._table}"
+                fault = error if isinstance(error, HeadraceError) else error_of(error, what)
                 if taken < self._first + len(self._messages):
                     failing_since = None
                 failing_since = failing_since or time.monotonic()
                 is_over = (time.monotonic() - failing_since) * 1000 > self._server.timeout
-                if is_over or not isinstance(told, InfrastructureError):
-                    self._fail(told)
+                if is_over or not isinstance(fault, InfrastructureError):
+                    self._fail(fault)
                     return
-                logger.warning("%s; connecting again", told)
+                logger.warning("%s; connecting again", fault)
                 self._closing.wait(_RETRY_SECONDS)
             except HeadraceError as error:
                 self._fail(error)

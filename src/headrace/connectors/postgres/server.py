@@ -122,10 +122,10 @@ def telling(what: str, *, needs: str = "") -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        told = error_of(error, what)
+        failure = error_of(error, what)
         if needs and isinstance(error, psycopg.errors.InsufficientPrivilege):
-            told = ConfigurationError(f"{told}: {needs}")
-        raise told from error
+            failure = ConfigurationError(f"{failure}: {needs}")
+        raise failure from error
 
 
 def error_of(error: psycopg.Error, what: str) -> HeadraceError:

@@ -300,10 +300,10 @@ class PostgresCommitter(Committer):
                 work(self._connection)
         except psycopg.Error as error:
             self.close()
-            told = error_of(error, f"table {self._table} does not take {what}")
-            if isinstance(told, InfrastructureError):
-                raise OSError(str(told)) from error
-            raise CommitRefusedError(str(told)) from error
+            failure = error_of(error, f"table {self._table} does not take {what}")
+            if isinstance(failure, InfrastructureError):
+                raise OSError(str(failure)) from error
+            raise CommitRefusedError(str(failure)) from error
         except InfrastructureError as error:
             self.close()
             if isinstance(error.__cause__, psycopg.Error):

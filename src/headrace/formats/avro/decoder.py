@@ -156,8 +156,8 @@ class Cursor:
         rows, starts, counts = list[int](), list[int](), list[int]()
         for row, (items, end) in enumerate(zip(left.tolist(), ends.tolist(), strict=True)):
             content, begin = self._content(row)
-            here, told = int(self.position[row]) - begin, end if end == NOT_SAID else end - begin
-            found, many, behind = boundaries.blocks(content, here, items, told)
+            here, size = int(self.position[row]) - begin, end if end == NOT_SAID else end - begin
+            found, many, behind = boundaries.blocks(content, here, items, size)
             rows += [row] * len(found)
             starts += [begin + place for place in found]
             counts += many
@@ -175,8 +175,8 @@ class Cursor:
         free = self._all.free
         left = free - np.bincount(self._message, np.minimum(counts, _MANY), len(free)).astype(np.int64)
         if (left < 0).any():
-            told = f"there are {counts.max()} items without any bytes"
-            raise ValueError(f"{told}, and of those at most {FREE_ITEMS} for each byte of a message are read")
+            problem = f"there are {counts.max()} items without any bytes"
+            raise ValueError(f"{problem}, and of those at most {FREE_ITEMS} for each byte of a message are read")
         free[:] = left
 
     def integers(self) -> npt.NDArray[np.int64]:
@@ -497,10 +497,10 @@ class ArrayDecoder:
         sized = np.flatnonzero(counts < 0)
         if len(sized):  # a negative count says that the size of the block follows
             sizes = some.some(sized)
-            told = sizes.integers()
-            _refuse((told < 0) | (told >= _MANY), told, "the size of a block")
+            bytes_of_blocks = sizes.integers()
+            _refuse((bytes_of_blocks < 0) | (bytes_of_blocks >= _MANY), bytes_of_blocks, "the size of a block")
             some.go_on(sized, sizes)
-            ends[ended[sized]] = sizes.position + told
+            ends[ended[sized]] = sizes.position + bytes_of_blocks
         cursor.go_on(ended, some)
         left[ended] = np.abs(counts)
 

@@ -108,8 +108,8 @@ def changelog(
     rejected: dict[int, str] = {}
     for index in np.flatnonzero(no_before | no_after | unknown).tolist():
         name, choices = names[index].as_py(), ", ".join(known)
-        told = f"{name!r} is none of {choices}" if name is not None else f"{_NO_OPERATION}, one of {choices}"
-        reason = told if unknown[index] else _NO_BEFORE if no_before[index] else _NO_AFTER
+        problem = f"{name!r} is none of {choices}" if name is not None else f"{_NO_OPERATION}, one of {choices}"
+        reason = problem if unknown[index] else _NO_BEFORE if no_before[index] else _NO_AFTER
         rejected.setdefault(int(messages[index]), reason)
     good = np.isin(messages, list(rejected), invert=True) & (operations > Operation.NOTHING)
     rows = np.flatnonzero(good)
@@ -129,7 +129,7 @@ _FIRST_KINDS: Final = np.array([0, RowKind.INSERT.value, RowKind.UPDATE_BEFORE.v
 """What the first row of an operation does, by the operation."""
 
 
-def told_nulls(
+def stated_nulls(
     messages: pa.Array, rows: npt.NDArray[Any], place: npt.NDArray[Any], operations: npt.NDArray[Any]
 ) -> Iterator[tuple[int, list[str]]]:
     """Find the rows that had nulls before an update, and in which fields.
@@ -146,11 +146,11 @@ def told_nulls(
 
 
 def restored(
-    after: pa.StructArray, old: pa.StructArray, updated: npt.NDArray[np.bool_], told: Iterable[tuple[int, list[str]]]
+    after: pa.StructArray, old: pa.StructArray, updated: npt.NDArray[np.bool_], nulls: Iterable[tuple[int, list[str]]]
 ) -> pa.StructArray:
     """The rows before: those after, with the fields that were others."""
     null_before: dict[str, list[int]] = {}
-    for index, names in told:
+    for index, names in nulls:
         for name in names:
             null_before.setdefault(name, []).append(index)
     fields = []

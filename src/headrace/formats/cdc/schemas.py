@@ -37,7 +37,7 @@ from headrace.formats.cdc.changes import (
     operations_of,
     restored,
     rows_of_changes,
-    told_nulls,
+    stated_nulls,
 )
 from headrace.formats.json.columns import (
     JsonNumber,
@@ -315,8 +315,8 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
         operations = operations_of(read.column("type"), self.operations)
         rows = np.arange(len(operations))
-        told = told_nulls(messages, rows, rows * 0, operations)
-        before = restored(read.column("data"), read.column("old"), operations == _UPDATE, told)
+        nulls = stated_nulls(messages, rows, rows * 0, operations)
+        before = restored(read.column("data"), read.column("old"), operations == _UPDATE, nulls)
         return Images(operations, before, read.column("data"), rows)
 
 
@@ -403,8 +403,8 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
         rows = np.repeat(np.arange(len(counts)), np.where(operations == Operation.NOTHING, 0, np.maximum(counts, 1)))
         place = np.arange(len(rows)) - np.searchsorted(rows, rows)
         after, of_old = _elements(data, rows, place, counts), _elements(old, rows, place, old_counts)
-        told = told_nulls(messages, rows, place, operations[rows])
-        before = restored(after, of_old, operations[rows] == Operation.UPDATE, told)
+        nulls = stated_nulls(messages, rows, place, operations[rows])
+        before = restored(after, of_old, operations[rows] == Operation.UPDATE, nulls)
         return Images(operations[rows], before, after, rows)
 
     def _excluded(self, read: pa.RecordBatch) -> npt.NDArray[np.bool_]:

@@ -428,6 +428,6 @@ def _list_of(returned: Any, function: str, what: str) -> list[Any]:
         return returned
     if isinstance(returned, Iterable) and not isinstance(returned, _NO_LISTS):
         return list(returned)
-    told = "cannot be none" if returned is None else f"should be of list type, not {with_article(type(returned))}"
+    problem = "cannot be none" if returned is None else f"should be of list type, not {with_article(type(returned))}"
     todo = "await it" if inspect.isawaitable(returned) else f"return a list, {what}"
-    raise InvalidTypeError(f"The result of {function} {told}: {todo}")
+    raise InvalidTypeError(f"The result of {function} {problem}: {todo}")

@@ -225,8 +225,8 @@ class FunctionResults:
                 asked._left_timestamp, asked._right_timestamp, asked._timestamp = left_time, right_time, time
                 collect(process(*pair, asked), time, watermark)
         except BaseException as error:
-            told = None if pair is None else tuple(pair)
-            raise user_error(error, context, told, function=self.maker) from error
+            record = None if pair is None else tuple(pair)
+            raise user_error(error, context, record, function=self.maker) from error
         self._collector.flush(output, context)
 
 

@@ -298,8 +298,8 @@ class LookupOperator(KeyRequestingOperator):
         except BaseException as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 error.args = (f"the whole of it was not read in {settings.timeout} ms: give more time",)
-            told = user_error(error, self.context)
-            raise told from (None if told is error else error)
+            failure = user_error(error, self.context)
+            raise failure from (None if failure is error else error)
 
 
 def _out_of_time(keys: list[Any]) -> Any:

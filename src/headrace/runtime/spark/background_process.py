@@ -84,7 +84,7 @@ class BackgroundProcess:
             raise InfrastructureError(f"no process for work beside the epochs was started: {error}") from error
 
 
-def main(asked: BinaryIO, told: BinaryIO) -> None:
+def main(questions: BinaryIO, answers: BinaryIO) -> None:
     """Do what is asked for until nobody can ask any more."""
     import pyarrow as pa
     from pyspark import SparkFiles
@@ -94,14 +94,14 @@ def main(asked: BinaryIO, told: BinaryIO) -> None:
     pa.set_cpu_count(1)
     while True:
         try:
-            job, SparkFiles._root_directory, work, items = pickle.load(asked)
+            job, SparkFiles._root_directory, work, items = pickle.load(questions)
         except EOFError:
             return
         SparkFiles._is_running_on_worker = True
         job.enter().logs.apply()
         outcomes = [attempt(pickle.loads(work), pickle.loads(item)).to_bytes() for item in items]
-        pickle.dump(outcomes, told, protocol=5)
-        told.flush()
+        pickle.dump(outcomes, answers, protocol=5)
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -157,5 +157,6 @@ def first_line(error: Exception) -> str:
     if "NullPointerException" in text and "PythonWorkerFactory" in text:
         return _NO_WORKERS
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    told = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")
-    return told.removeprefix("Caused by: ").removeprefix(": ")
+    said = (line for line in reversed(lines) if "Error" in line or "Exception" in line)
+    why = next(said, lines[0] if lines else "")
+    return why.removeprefix("Caused by: ").removeprefix(": ")

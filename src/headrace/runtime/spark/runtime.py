@@ -206,7 +206,7 @@ class SparkRuntime:
         # Tasks on this machine find the program's modules where it does; others get only what it names
         dependencies = replace(blob.dependencies, path=own_path()) if self._tasks_run_here else blob.dependencies
         storage_options = options_for_tasks(blob.storage_options)
-        told = {
+        fields = {
             "plan": blob.plan,
             "name": blob.name,
             "parallelism": blob.parallelism,
@@ -214,7 +214,7 @@ class SparkRuntime:
             "dependencies": dependencies,
             "logs": blob.logs,
         }
-        content = pickle.dumps(told, protocol=5)
+        content = pickle.dumps(fields, protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
             return ShippedJob(digest, blob.storage, storage_options, content, self._payloads)

@@ -43,7 +43,7 @@ from headrace.runtime.spark.worker_daemon import start_early
 
 logger = get_logger(__name__)
 
-_told: Final[set[tuple[str, SettingMismatch]]] = set()
+_reported: Final[set[tuple[str, SettingMismatch]]] = set()
 """What in which application users have been warned of."""
 
 
@@ -173,9 +173,9 @@ def mismatches(session: SparkSession, asked: Mapping[str, str]) -> tuple[Setting
 def _untold(session: SparkSession, found: Iterable[SettingMismatch]) -> tuple[SettingMismatch, ...]:
     """Those of an application that are found for the first time: in a notebook job after job has the same session."""
     application = session.sparkContext.applicationId
-    untold = tuple(mismatch for mismatch in found if (application, mismatch) not in _told)
-    _told.update((application, mismatch) for mismatch in untold)
-    return untold
+    new = tuple(mismatch for mismatch in found if (application, mismatch) not in _reported)
+    _reported.update((application, mismatch) for mismatch in new)
+    return new
 
 
 def _value_in(session: SparkSession, setting: SparkSetting) -> str:

@@ -114,8 +114,8 @@ class ShippedJob:
         content = self._content
         if isinstance(content, str):
             content = read_job(shipped_in(self._storage), content)
-        told = pickle.loads(content)
-        return SerializedJob(**told, storage=self._storage, storage_options=self._storage_options)
+        fields = pickle.loads(content)
+        return SerializedJob(**fields, storage=self._storage, storage_options=self._storage_options)
 
 
 def source_stage(

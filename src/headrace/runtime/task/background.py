@@ -44,7 +44,7 @@ class WorkDone:
         """The outcome for another process; the error tells where it was raised."""
         if self.error is None:
             return pickle.dumps(self, protocol=5)
-        error = self.error if _is_portable(self.error) else _told(self.error)
+        error = self.error if _is_portable(self.error) else _raised(self.error)
         error.add_note("In the task:\n" + "".join(traceback.format_exception(self.error)).rstrip())
         return pickle.dumps(WorkDone(error=error), protocol=5)
 
@@ -56,7 +56,7 @@ def attempt(work: Callable[[Any], object], item: object) -> WorkDone:
     except Exception as error:
         return WorkDone(error=error)
     except EXITS as error:
-        return WorkDone(error=_told(error))
+        return WorkDone(error=_raised(error))
 
 
 def compact(backend: StateBackendPlugin, storage: Folder, work: CompactionWork) -> CompactionOutcome | None:
@@ -80,5 +80,5 @@ def _is_portable(error: Exception) -> bool:
     return type(copy) is type(error) and str(copy) == str(error)
 
 
-def _told(error: BaseException) -> JobExecutionError:
+def _raised(error: BaseException) -> JobExecutionError:
     return JobExecutionError(f"work beside the epochs raised {type(error).__name__}: {error}")

@@ -88,8 +88,8 @@ class StateTable:
 
     def _check(self, stored: dict[str, Any], descriptor: StateDescriptor) -> None:
         if stored.get(KIND) != self._meta[KIND]:
-            told = difference(stored.get(KIND), self._meta[KIND])
-            raise StateMigrationError(f"{descriptor.label} was stored with another kind: {told}; {descriptor.advice}")
+            found = difference(stored.get(KIND), self._meta[KIND])
+            raise StateMigrationError(f"{descriptor.label} was stored with another kind: {found}; {descriptor.advice}")
         check_keys(stored, self._meta["keys"], descriptor.label, descriptor.advice_on_keys)
         if stored.get(_NAMESPACES, descriptor.namespaces) != descriptor.namespaces:
             raise StateMigrationError(
@@ -184,8 +184,8 @@ def check_keys(stored: Mapping[str, Any], keys: Json, label: str, advice: str = 
         StateMigrationError: with both types.
     """
     if stored.get("keys") != keys:
-        told = difference(stored.get("keys"), keys)
-        raise StateMigrationError(f"{label} was stored with another key type: {told}; {advice}")
+        found = difference(stored.get("keys"), keys)
+        raise StateMigrationError(f"{label} was stored with another key type: {found}; {advice}")
 
 
 def meta_of(descriptor: StateDescriptor, keys: Json) -> dict[str, Any]:

@@ -60,21 +60,21 @@ class TableWriter:
     def __init__(self, path: Path, settings: RocksDBSettings) -> None:
         self._path = path
         self._writer = rocksdict().SstFileWriter(_options(settings))
-        with _Told(OSError, path):
+        with _Raising(OSError, path):
             self._writer.open(str(path))
         self.rows = 0
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Adds rows."""
         put = self._writer.__setitem__
-        with _Told(OSError, self._path):
+        with _Raising(OSError, self._path):
             for key, value in zip(keys, values, strict=True):
                 put(key, value)
         self.rows += len(keys)
 
     def finish(self) -> None:
         """Completes the file, which has at least one row."""
-        with _Told(OSError, self._path):
+        with _Raising(OSError, self._path):
             self._writer.finish()
 
 
@@ -89,7 +89,7 @@ def make_database(folder: Path, table: Path, settings: RocksDBSettings) -> None:
     options.create_if_missing(True)
     move = library.IngestExternalFileOptions()
     move.set_move_files(True)
-    with _Told(OSError, folder):
+    with _Raising(OSError, folder):
         database = library.Rdict(str(folder), options, {"default": options})
         try:
             database.ingest_external_file([str(table)], move)
@@ -116,7 +116,7 @@ class RocksTable:
         # its own for each table.
         families = {"default": options}
         read_only = library.AccessType.read_only(False)
-        with _Told(TableDamagedError, folder):
+        with _Raising(TableDamagedError, folder):
             self._database = library.Rdict(str(folder), options, families, read_only)
             sizes = [file["size"] for file in self._database.live_files()]
         if sizes != [size]:  # of a list of tables that was cut short RocksDB takes what is left, as after a crash
@@ -125,13 +125,13 @@ class RocksTable:
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """The value of each key; None for one that is not there."""
-        with _Told(TableDamagedError, self._folder):
+        with _Raising(TableDamagedError, self._folder):
             values: list[bytes | None] = self._database.get(keys)
         return values
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values from one key up to another, or to the end."""
-        with _Told(TableDamagedError, self._folder):
+        with _Raising(TableDamagedError, self._folder):
             rows = self._database.iter()
             rows.seek(start)
             while rows.valid():
@@ -143,7 +143,7 @@ class RocksTable:
             rows.status()  # a damaged block looks like the end
 
 
-class _Told:
+class _Raising:
     """Makes an error that tells the place of what RocksDB raises, which is of no class of its own.
 
     Args:

@@ -267,7 +267,7 @@ class EmittedResults(StateOfWindows):
         ]
 
 
-_Told = tuple[Row, int, int]
+_StampedRow = tuple[Row, int, int]
 """A row, its timestamp and the watermark that it is emitted under."""
 
 
@@ -282,24 +282,24 @@ class RecordedResults(EmittedResults):
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation, renamed: RenamedFields) -> None:
         super().__init__(keyed, type_, renamed)
-        self._events: list[tuple[KeyEntry, Callable[[Iterator[_Told]], list[_Told] | None]]] = []
+        self._events: list[tuple[KeyEntry, Callable[[Iterator[_StampedRow]], list[_StampedRow] | None]]] = []
 
     def show(self, namespace: GivenNamespace) -> None:
         """A window has fired, and will have one result."""
 
-        def told(shown: Iterator[_Told]) -> list[_Told]:
+        def changed(shown: Iterator[_StampedRow]) -> list[_StampedRow]:
             row, timestamp, watermark = next(shown)
             return [(change, timestamp, watermark) for change in self.changes(namespace, [row])]
 
-        self._events.append((self._keyed.current, told))
+        self._events.append((self._keyed.current, changed))
 
     def show_nothing(self, namespace: GivenNamespace, timestamp: int, watermark: int) -> None:
         """A window has fired, and has no result any more; with which timestamp and watermark it takes back the last."""
 
-        def told(_: Iterator[_Told]) -> list[_Told]:
+        def changed(_: Iterator[_StampedRow]) -> list[_StampedRow]:
             return [(change, timestamp, watermark) for change in self.changes(namespace, [])]
 
-        self._events.append((self._keyed.current, told))
+        self._events.append((self._keyed.current, changed))
 
     def clear(self, namespace: GivenNamespace) -> None:
         clear = super().clear
@@ -320,17 +320,17 @@ class RecordedResults(EmittedResults):
             for batch in results
             for result in zip(batch.rows, batch.timestamps.tolist(), batch.watermarks.tolist(), strict=True)
         )
-        told: list[_Told] = []
+        changed: list[_StampedRow] = []
         events, self._events = self._events, []
         try:
             for key, event in events:
                 self._keyed.current = key
-                told += event(shown) or ()
+                changed += event(shown) or ()
         finally:
             self._keyed.current = NO_KEY
-        if not told:
+        if not changed:
             return []
-        rows, timestamps, watermarks = (list(column) for column in zip(*told, strict=True))
+        rows, timestamps, watermarks = (list(column) for column in zip(*changed, strict=True))
         return [Batch.of_rows(self._type, rows, timestamps, watermarks)]
 
 

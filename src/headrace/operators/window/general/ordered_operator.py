@@ -231,7 +231,9 @@ class OrderedWindowOperator(FunctionWindowOperator):
                 if due.goes:
                     call.clear(self._context)
         except BaseException as error:
-            raise user_error(error, self.context, timer=self._told(TimeDomain.EVENT_TIME, due.time, window)) from error
+            raise user_error(
+                error, self.context, timer=self._timer_text(TimeDomain.EVENT_TIME, due.time, window)
+            ) from error
         finally:
             self._keyed.current = NO_KEY
 

@@ -139,7 +139,7 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
             self._keyed.namespace = self._windows.namespace_of(window)
         self._context.enter(window, self._time.watermark, self._time.processing_time, firing)
 
-    def _told(self, domain: TimeDomain, time: int, window: object) -> str:
+    def _timer_text(self, domain: TimeDomain, time: int, window: object) -> str:
         """A timer in the words of errors."""
         kind, key = "event" if domain is TimeDomain.EVENT_TIME else "processing", self._keyed.current
         of_key = "" if key is NO_KEY else f"key {record_text(key.key)} and "
@@ -393,8 +393,8 @@ class WindowOperator(FunctionWindowOperator):
                 self._on_timer(domain, timer, stamp)
         except BaseException as error:
             window = None if timer is None else self._windows.window_of(cast("GivenNamespace", timer.namespace))
-            told = "" if timer is None else self._told(domain, timer.time, window)
-            raise user_error(error, self.context, timer=told) from error
+            timer_text = "" if timer is None else self._timer_text(domain, timer.time, window)
+            raise user_error(error, self.context, timer=timer_text) from error
         finally:
             self._keyed.current = NO_KEY
 
