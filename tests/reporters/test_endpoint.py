@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.reporters import endpoint
-from headrace.reporters.endpoint import Endpoint
+from headrace.reporters.endpoint import ScrapeEndpoint
 from tests.reporters.jobs import free_port, wait_until
 
 
@@ -22,20 +22,20 @@ def hello(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScrapeEndpoint]:
     monkeypatch.setattr(endpoint, "_SECONDS", 0.2)
-    made = Endpoint("127.0.0.1", [free_port()], hello)
+    made = ScrapeEndpoint("127.0.0.1", [free_port()], hello)
     yield made
     made.close()
 
 
-def answer(served: Endpoint) -> bytes:
+def answer(served: ScrapeEndpoint) -> bytes:
     with urllib.request.urlopen(f"http://127.0.0.1:{served.port}/metrics", timeout=30) as found:
         text: bytes = found.read()
     return text
 
 
-def test_idle_connections_take_few_threads_and_are_cut(served: Endpoint) -> None:
+def test_idle_connections_take_few_threads_and_are_cut(served: ScrapeEndpoint) -> None:
     before = threading.active_count()
     with ExitStack() as held:
         idle = [
@@ -49,14 +49,14 @@ def test_idle_connections_take_few_threads_and_are_cut(served: Endpoint) -> None
     assert answer(served) == b"hello"
 
 
-def _answers(served: Endpoint) -> bool:
+def _answers(served: ScrapeEndpoint) -> bool:
     try:
         return answer(served) == b"hello"
     except OSError:  # there is no room yet
         return False
 
 
-def test_what_is_no_http_is_told_nobody(served: Endpoint, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_http_is_told_nobody(served: ScrapeEndpoint, capfd: pytest.CaptureFixture[str]) -> None:
     for sent in (b"\x16\x03\x01 no HTTP\r\n\r\n", b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", b""):
         with socket.create_connection(("127.0.0.1", served.port), timeout=30) as connection:
             connection.sendall(sent)

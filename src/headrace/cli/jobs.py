@@ -67,7 +67,7 @@ def addressed_job(job: str | None, address: str | None, configuration: Configura
         ConfigurationError: when a server is to have a job by its directory.
     """
     if job is None or _JOB_ID.fullmatch(job):
-        return ServedJob(job, address, configuration, timeout)
+        return AskedJob(job, address, configuration, timeout)
     if address is not None:
         raise ConfigurationError(
             f"{job!r} is no id of a job, which has 32 hexadecimal digits: with -m headrace list shows them"
@@ -76,7 +76,7 @@ def addressed_job(job: str | None, address: str | None, configuration: Configura
 
 
 @dataclass(frozen=True, slots=True)
-class ServedJob:
+class AskedJob:
     """A job that is asked by the server that shows it; attributes are the arguments of :func:`addressed_job`."""
 
     job: str | None

@@ -82,7 +82,7 @@ def _cut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-class Endpoint:
+class ScrapeEndpoint:
     """Serves an application at the first port that is free.
 
     Args:

@@ -13,7 +13,7 @@ from headrace.common.logs import get_logger
 from headrace.metrics.registry import Summary
 from headrace.metrics.samples import MeterReading, MetricSample
 from headrace.metrics.scopes import MetricScope
-from headrace.reporters.endpoint import Endpoint
+from headrace.reporters.endpoint import ScrapeEndpoint
 from headrace.reporters.reporter import MetricReporter, ReporterContext
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class PrometheusReporter(MetricReporter):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         check_client()
-        self._endpoint: Endpoint | None = None
+        self._endpoint: ScrapeEndpoint | None = None
 
     def open(self, context: ReporterContext) -> None:
         from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, make_wsgi_app
@@ -127,7 +127,7 @@ class PrometheusReporter(MetricReporter):
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         host, ports = context.options.get(HOST), context.options.get(PORT)
-        endpoint = self._endpoint = Endpoint(host, ports, make_wsgi_app(registry))
+        endpoint = self._endpoint = ScrapeEndpoint(host, ports, make_wsgi_app(registry))
         logger.info("job %r: metrics for Prometheus at http://%s:%d/metrics", context.job_name, host, endpoint.port)
 
     def close(self) -> None:

@@ -74,7 +74,7 @@ class BoundedJoinOperator(KeyedOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._arrivals, self._watermark = ArrivalCounter(scope.epoch), scope.watermark
         self._is_done = scope.watermark == MAX_WATERMARK
-        self._arrived: tuple[_Arrived, _Arrived] = (_Arrived(), _Arrived())
+        self._arrived: tuple[_ArrivedRows, _ArrivedRows] = (_ArrivedRows(), _ArrivedRows())
         for table in self._tables:
             table.begin_epoch()
 
@@ -157,7 +157,7 @@ class BoundedJoinOperator(KeyedOperator):
 
 
 @dataclass(slots=True)
-class _Arrived:
+class _ArrivedRows:
     """Rows of an input that have arrived, and are in memory.
 
     Attributes:

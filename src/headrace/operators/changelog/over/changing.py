@@ -24,7 +24,7 @@ from headrace.operators.changelog.keyed_changes import (
 )
 from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.changelog.order import SortField, order_codes, places_of
-from headrace.operators.changelog.over.frames import OrderedRows
+from headrace.operators.changelog.over.frames import PartitionedRows
 from headrace.operators.changelog.over.functions import RANKING, OverFunctions, ranked_rows
 from headrace.state.runs.grouping import Segments, in_order
 from headrace.state.runs.layout import rows_of_ranges
@@ -114,7 +114,7 @@ class ChangingOverOperator(KeyedChangesOperator):
         functions = self._functions
         segments = Segments(np.flatnonzero(np.diff(pairs.versions, prepend=-1)), len(pairs.rows))
         running = functions.running([gather(column, pairs.rows) for column in accumulators], segments)
-        ordered = OrderedRows(segments, ranked.codes[pairs.rows])
+        ordered = PartitionedRows(segments, ranked.codes[pairs.rows])
         shown = np.arange(len(pairs.rows)) if functions.frame.is_rows else ordered.peers[1] - 1
         columns = [
             ranked_rows(call, ordered) if call.function in RANKING else gather(running[call], shown)

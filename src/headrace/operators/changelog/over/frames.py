@@ -36,7 +36,7 @@ class OverFrame:
 
 
 @dataclass(frozen=True)
-class OrderedRows:
+class PartitionedRows:
     """Rows of several keys, key by key in sort order.
 
     Attributes:

@@ -26,7 +26,7 @@ from headrace.operators.aggregates.aggregator import (
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
 from headrace.operators.aggregates.simple import CountRows
-from headrace.operators.changelog.over.frames import OrderedRows, OverFrame, framed
+from headrace.operators.changelog.over.frames import OverFrame, PartitionedRows, framed
 from headrace.state.runs.grouping import Groups, Segments
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class OverFunctions:
         values = self.aggregators.running_values(list(self.bound.values()), accumulators, segments)
         return dict(zip(self.bound, values, strict=True))
 
-    def over_all(self, rows: pa.RecordBatch, ordered: OrderedRows, arrivals: Longs) -> list[pa.Array]:
+    def over_all(self, rows: pa.RecordBatch, ordered: PartitionedRows, arrivals: Longs) -> list[pa.Array]:
         """The columns of all functions, when all rows of each key are present."""
         found: dict[AggregateOperation, pa.Array] = {}
         if self.bound:
@@ -135,7 +135,7 @@ class OverFunctions:
         call: AggregateOperation,
         aggregated: dict[AggregateOperation, pa.Array],
         rows: pa.RecordBatch | Picked,
-        ordered: OrderedRows,
+        ordered: PartitionedRows,
     ) -> pa.Array:
         """The column of one function; those of aggregates have been computed before."""
         if call in aggregated:
@@ -146,7 +146,7 @@ class OverFunctions:
             made = ranked_rows(call, ordered)
         return made if made.type == call.type.arrow_type else made.cast(call.type.arrow_type)
 
-    def _navigated(self, call: AggregateOperation, rows: pa.RecordBatch | Picked, ordered: OrderedRows) -> pa.Array:
+    def _navigated(self, call: AggregateOperation, rows: pa.RecordBatch | Picked, ordered: PartitionedRows) -> pa.Array:
         segments, offset = ordered.segments, self.offset_of(call)
         places = np.arange(segments.total) + (offset if call.function == "LEAD" else -offset)
         starts = segments.starts[segments.ids]
@@ -166,7 +166,7 @@ def row_numbers(segments: Segments, before: Longs) -> pa.Array:
     return pa.array(np.arange(segments.total) - (segments.starts - before)[segments.ids] + 1)
 
 
-def ranked_rows(call: AggregateOperation, ordered: OrderedRows) -> pa.Array:
+def ranked_rows(call: AggregateOperation, ordered: PartitionedRows) -> pa.Array:
     """The values of a ranking function over the rows of each key in order."""
     segments = ordered.segments
     starts, counts = segments.starts[segments.ids], segments.counts[segments.ids]

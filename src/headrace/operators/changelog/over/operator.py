@@ -17,7 +17,7 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
 from headrace.operators.changelog.order import SortField, order_codes, places_of
-from headrace.operators.changelog.over.frames import OrderedRows, framed
+from headrace.operators.changelog.over.frames import PartitionedRows, framed
 from headrace.operators.changelog.over.functions import OverFunctions, row_numbers
 from headrace.operators.changelog.pending_rows import DueRows
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
@@ -102,7 +102,7 @@ class RowsBefore:
     def over(self, keys: KeyColumn, new: _RowsOfKeys) -> list[pa.Array]:
         """The columns of the functions for new rows. The rows that later frames need are then stored."""
         whole = self._with_before(keys, new) if self._keeps_rows else new
-        ordered = OrderedRows(whole.segments, whole.times)
+        ordered = PartitionedRows(whole.segments, whole.times)
         counts = np.zeros(len(keys), np.int64)
         found = self._of_frames(whole, ordered) if self._is_bounded else self._of_all_before(keys, new, counts)
         columns = [
@@ -115,7 +115,7 @@ class RowsBefore:
         return [column.cast(type_) for column, type_ in zip(columns, types, strict=True)]
 
     def _column(
-        self, call: AggregateOperation, whole: _RowsOfKeys, ordered: OrderedRows, new: _RowsOfKeys, counts: Longs
+        self, call: AggregateOperation, whole: _RowsOfKeys, ordered: PartitionedRows, new: _RowsOfKeys, counts: Longs
     ) -> pa.Array:
         """The column of a function that is no aggregate; ``counts`` says how many rows of keys have been before."""
         places = np.flatnonzero(whole.is_new)
@@ -126,7 +126,7 @@ class RowsBefore:
             return gather(found, places)
         return gather(found, ordered.peers[1][places] - 1)  # peers share the frame of the last one
 
-    def _of_frames(self, whole: _RowsOfKeys, ordered: OrderedRows) -> dict[AggregateOperation, pa.Array]:
+    def _of_frames(self, whole: _RowsOfKeys, ordered: PartitionedRows) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over the frames of new rows."""
         functions, places = self._functions, np.flatnonzero(whole.is_new)
         low, high = ordered.bounds(functions.frame, places)
@@ -145,7 +145,7 @@ class RowsBefore:
         segments = Segments(np.flatnonzero(np.diff(of_keys[order], prepend=-1)), len(order))
         shown = np.flatnonzero(order >= len(stored))
         if not functions.frame.is_rows:
-            shown = shown[OrderedRows(new.segments, new.times).peers[1] - 1]
+            shown = shown[PartitionedRows(new.segments, new.times).peers[1] - 1]
         running = functions.running(columns, segments)
         self._remember_sums(keys, columns, segments)
         return {call: gather(column, shown) for call, column in running.items()}
@@ -379,7 +379,7 @@ class BoundedOverOperator(KeyedOperator):
         order = in_order(ids, *codes)
         rows = rows.take(pa.array(order))
         segments = Segments(np.flatnonzero(np.diff(ids[order], prepend=-1)), len(order))
-        ordered = OrderedRows(segments, self._distances(rows, codes, order))
+        ordered = PartitionedRows(segments, self._distances(rows, codes, order))
         more = self._functions.over_all(rows, ordered, np.arange(len(order)))
         made = pa.RecordBatch.from_arrays([*rows.columns, *more], schema=schema_of(self._output_type))
         times, watermarks = np.full(len(order), MAX_WATERMARK), np.full(len(order), self._watermark)

@@ -143,7 +143,7 @@ class TimersOfWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrived:
+class _ArrivedSlices:
     """The distinct slices and keys of records between two watermarks at which a window may end.
 
     Attributes:
@@ -342,7 +342,7 @@ class TimerFiringOrder:
                 self._add(arrived)
         yield from self._advance(watermark, shown)
 
-    def _arrivals(self, batch: KeyedBatch) -> Iterator[_Arrived]:
+    def _arrivals(self, batch: KeyedBatch) -> Iterator[_ArrivedSlices]:
         """The records between each two watermarks at which a window may end."""
         stamps = batch.watermarks
         records, ends = self._assigned(batch)
@@ -360,7 +360,7 @@ class TimerFiringOrder:
         ends: Longs,
         stamps: Longs,
         is_late: npt.NDArray[np.bool_] | None = None,
-    ) -> Iterator[_Arrived]:
+    ) -> Iterator[_ArrivedSlices]:
         """Pairs of a record and an end, a few thousands at a time: after that there may be too many timers to track."""
         stamps, start = stamps[records], 0
         late = np.zeros(len(ends), bool) if is_late is None else is_late
@@ -393,7 +393,7 @@ class TimerFiringOrder:
 
     def _some_stretches(
         self, keys: KeyColumn, ends: Longs, stamps: Longs, is_late: npt.NDArray[np.bool_]
-    ) -> Iterator[_Arrived]:
+    ) -> Iterator[_ArrivedSlices]:
         steps = self._steps(stamps)
         is_new = np.append(True, steps[1:] != steps[:-1])
         stretches = np.cumsum(is_new) - 1
@@ -404,7 +404,7 @@ class TimerFiringOrder:
         bounds = np.searchsorted(firsts, np.append(starts, len(ends)))
         for place, start in enumerate(starts.tolist()):
             mine = firsts[bounds[place] : bounds[place + 1]]
-            yield _Arrived(int(stamps[start]), ends[mine], keys.values.take(pa.array(mine)), is_late[mine])
+            yield _ArrivedSlices(int(stamps[start]), ends[mine], keys.values.take(pa.array(mine)), is_late[mine])
 
     def _assigned(self, batch: KeyedBatch) -> tuple[Longs, Longs]:
         if self._timers.waits:
@@ -412,7 +412,7 @@ class TimerFiringOrder:
         pairs = self._timers.windows.assign(batch.timestamps)
         return pairs.records, pairs.ends
 
-    def _add(self, arrived: _Arrived) -> None:
+    def _add(self, arrived: _ArrivedSlices) -> None:
         if not len(arrived.ends):
             return
         self._is_changed = True
