@@ -272,11 +272,10 @@ class PayloadDecoder:
         first = 2 if self._has_key else 1
         if self._type.arrow_type is None:
             rows = [row for each in tables for row in pickle.loads(each.column(first)[0].as_buffer())]
-            return self._keyed(Batch(self._type, timestamps, watermarks, rows=rows), table)
-        columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=self._columns)
-        return self._keyed(Batch(self._type, timestamps, watermarks, columns=columns, kinds=kinds), table)
-
-    def _keyed(self, batch: Batch, table: pa.RecordBatch) -> Batch:
+            batch = Batch(self._type, timestamps, watermarks, rows=rows)
+        else:
+            columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=self._columns)
+            batch = Batch(self._type, timestamps, watermarks, columns=columns, kinds=kinds)
         key = self._key
         if key is None or key.only_routes:
             return batch

@@ -142,7 +142,7 @@ class EpochPlanner:
         budget = job.sizer.budget(None if next_timer is None else (next_timer - now) / 1000)
         splits = self._splits(budget, now)
         is_complete = all(source.enumerator.is_complete() for source in self._sources)
-        every = [planned for plans in splits.values() for planned in plans]
+        every = list(chain.from_iterable(splits.values()))
         is_last = is_complete and all(planned.ends for planned in every)
         is_due = any(time <= now for time in self._times(manifest))
         if not (force or is_last or is_due or any(planned.changes_something for planned in every)):

@@ -79,8 +79,8 @@ def counters_of(manifest: Manifest | None) -> dict[MetricKey, int]:
 
 def records_read(plan: JobPlan, reports: Iterable[TaskReport]) -> int:
     """Return how many records the sources gave; the enumerators' word for it is an estimate."""
-    sources = [planned.uid for planned in plan.stages[0].operators if not planned.node.inputs]
-    return sum(report.records.get(uid, 0) for report in reports for uid in sources)
+    operators = plan.stages[0].operators
+    return sum(each.records.get(op.uid, 0) for each in reports for op in operators if not op.node.inputs)
 
 
 def next_operator_counters(

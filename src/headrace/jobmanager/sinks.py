@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from headrace.checkpoint.directory import sink_folder
@@ -313,7 +314,7 @@ class JobSinks:
             InvalidProgramError: when a sink promises more than it can keep without one.
             CheckpointError: when a sink has none any more, and there is output that one has to show.
         """
-        unshown = {*manifest.in_progress, *(commit.sink for commit in manifest.pending)}
+        unshown = {*manifest.in_progress, *map(attrgetter("sink"), manifest.pending)}
         for uid, (planned, sink) in self._sinks.items():
             # Taking over takes a number of its own.
             with _calling(planned, "making the committer"):

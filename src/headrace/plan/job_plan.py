@@ -203,7 +203,7 @@ class JobPlan:
 
     def shown_names(self) -> dict[str, str]:
         """By uid, what displays and metrics call operators: by their names; of equal ones the uid is told too."""
-        shared = Counter(operator.node.name for operator in self.operators())
+        shared = Counter(map(attrgetter("node.name"), self.operators()))
         return {
             each.uid: each.node.name if shared[each.node.name] == 1 else f"{each.node.name} ({each.uid})"
             for each in self.operators()

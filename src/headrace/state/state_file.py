@@ -172,7 +172,7 @@ class ImageWriter:
 
     size: int = len(MAGIC)
     digest: str = ""
-    _chunks: list[bytes | pa.Buffer] = field(default_factory=lambda: [MAGIC])
+    _chunks: list[bytes | pa.Buffer] = field(default_factory=[MAGIC].copy)
 
     def add(self, section: Section) -> int:
         """Appends a section; returns where it begins."""

@@ -181,8 +181,14 @@ class InputPaths:
         """
         found: dict[str, FileStatus] = {}
         for path in self._paths:
-            store = self.store_of(path)
-            literal = self._checked(store, path, for_ever=for_ever)
+            store, literal = self.store_of(path), None
+            if not store.is_pattern(path):
+                if (problem := store.missing(path)) is not None:
+                    raise InvalidProgramError(problem)
+            elif not for_ever and store.is_lost(folder := _folder_of(path)):
+                raise InvalidProgramError(f"there is no folder {shown(folder)}, in which {shown(path)} may be")
+            else:
+                literal = self._literal(path)
             if for_ever and literal is None:
                 continue
             files = {status.path: status for status in self._files(path)}
@@ -190,16 +196,6 @@ class InputPaths:
                 _tell_of_nothing(path, literal)
             found |= files if not for_ever else {}
         return [found[path] for path in sorted(found)]
-
-    def _checked(self, store: FileStore, path: str, *, for_ever: bool) -> str | None:
-        """Refuse a path that names nothing; gives the beginning of a pattern that exists under that very name."""
-        if not store.is_pattern(path):
-            if (problem := store.missing(path)) is not None:
-                raise InvalidProgramError(problem)
-            return None
-        if not for_ever and store.is_lost(folder := _folder_of(path)):
-            raise InvalidProgramError(f"there is no folder {shown(folder)}, in which {shown(path)} may be")
-        return self._literal(path)
 
     def _literal(self, pattern: str) -> str | None:
         """The longest beginning of a pattern that exists under that very name, if it has wildcards."""

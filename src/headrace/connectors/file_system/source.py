@@ -44,7 +44,7 @@ from headrace.connectors.source import (
     SplitEnumerator,
 )
 from headrace.formats.file_format import BulkFormat, Decoded, FileFormat, FileRange
-from headrace.storage.files import FileStatus, FileStore, InputFile, shown
+from headrace.storage.files import FileStatus, InputFile, shown
 from headrace.storage.locations import usual_spelling
 
 
@@ -74,22 +74,18 @@ class FileReader(SourceReader):
         for path, size, mtime_ns, start, end, *skipped in piece:
             if skipped:
                 yield skipped_records(path, skipped[0], reject=self._reject)
-            else:
-                file = InputFile(self._paths.store_of(path), path, size)
-                yield from self._read_file(FileStatus(path, size, mtime_ns), FileRange(file, start, end))
-
-    def _read_file(self, planned: FileStatus, part: FileRange) -> Iterator[SourceRecords]:
-        for decoded in self._decoded(planned, part):
-            if isinstance(decoded, Exception):
-                skipped = self._skip_policy.skip(planned.path, decoded)
-                yield skipped_records(planned.path, skipped, reject=self._reject)
                 continue
-            columns, rows = decoded.columns, decoded.rows
-            if columns is None and rows is None:
-                rows = []
-            elif self._metadata is not None:
-                columns, rows = self._metadata.added(columns, rows, planned), None
-            yield SourceRecords(columns=columns, rows=rows, rejected=decoded.rejected)
+            planned, file = FileStatus(path, size, mtime_ns), InputFile(self._paths.store_of(path), path, size)
+            for decoded in self._decoded(planned, FileRange(file, start, end)):
+                if isinstance(decoded, Exception):
+                    yield skipped_records(path, self._skip_policy.skip(path, decoded), reject=self._reject)
+                    continue
+                columns, rows = decoded.columns, decoded.rows
+                if columns is None and rows is None:
+                    rows = []
+                elif self._metadata is not None:
+                    columns, rows = self._metadata.added(columns, rows, planned), None
+                yield SourceRecords(columns=columns, rows=rows, rejected=decoded.rejected)
 
     def _decoded(self, planned: FileStatus, part: FileRange) -> Iterator[Decoded | Exception]:
         """The records of a file that is as it was planned; in their place, what is wrong with it where it is not."""
@@ -102,7 +98,11 @@ class FileReader(SourceReader):
                 else:
                     check_unchanged(store, planned)
                     yield decoded.damage
-            self._check_after(store, planned)
+            try:
+                check_unchanged(store, planned)
+            except FileNotFoundError:
+                if not self._skip_policy.missing:
+                    raise  # were the epoch to run again, it would be lost
         except GONE as error:
             yield error
         except (CorruptFileError, OSError) as error:
@@ -110,13 +110,6 @@ class FileReader(SourceReader):
             if not isinstance(error, CorruptFileError):
                 raise unreadable(planned.path, error) from error
             yield error
-
-    def _check_after(self, store: FileStore, planned: FileStatus) -> None:
-        try:
-            check_unchanged(store, planned)
-        except FileNotFoundError:
-            if not self._skip_policy.missing:
-                raise  # were the epoch to run again, it would be lost
 
 
 METADATA: Final[Mapping[str, TypeInformation]] = {
