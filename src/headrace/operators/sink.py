@@ -138,18 +138,16 @@ class SinkOperator(Operator):
 
     def _writer_of_epoch(self) -> SinkWriter:
         if self._writer is None:
-            self._writer = self._new_writer()
+            kept, sink = None if self._state is None else list(self._state.get()), self._sink
+            if kept and isinstance(sink, SupportsWriterState):
+                restored = sink.restore_writer(self._writer_context, kept)
+                self._writer = checked_writer(sink, "restore_writer", restored)
+            else:
+                self._writer = checked_writer(sink, "create_writer", sink.create_writer(self._writer_context))
         if not self._is_writing:
             self._is_writing = True
             self._writer.begin_epoch(self._epoch)
         return self._writer
-
-    def _new_writer(self) -> SinkWriter:
-        kept = None if self._state is None else list(self._state.get())
-        if kept and isinstance(self._sink, SupportsWriterState):
-            restored = self._sink.restore_writer(self._writer_context, kept)
-            return checked_writer(self._sink, "restore_writer", restored)
-        return checked_writer(self._sink, "create_writer", self._sink.create_writer(self._writer_context))
 
     def _tell_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:

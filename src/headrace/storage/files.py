@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -94,12 +95,14 @@ class FileStore:
         """
         within = self.within(path)
         if self.file_system.is_flat:
-            yield from self._find_by_prefix(path, within)
+            found: Iterator[FileStatus | None] = self._find_by_prefix(path, within)
         elif self.is_pattern(path):
-            for match in self._matching(within):
-                yield from self._below(match)
+            found = chain.from_iterable(map(self._below, self._matching(within)))
         else:
-            yield from self._below(within)
+            found = self._below(within)
+        for status in found:
+            if status is not None and status.size:
+                yield status
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or a folder."""
@@ -155,22 +158,22 @@ class FileStore:
     def _is_prefix(self, within: str) -> bool:
         return self.file_system.is_flat and any(True for _ in self.file_system.walk(within))
 
-    def _find_by_prefix(self, path: str, within: str) -> Iterator[FileStatus]:
+    def _find_by_prefix(self, path: str, within: str) -> Iterator[FileStatus | None]:
         if self.is_pattern(path):
             parts = within.split("/")
             fixed = next(number for number, part in enumerate(parts) if has_wildcards(part))
             pattern = parts[fixed:]
             yield from self._with_prefix("/".join(parts[:fixed]), lambda names: matches(names, pattern))
         elif (found := self.status(path)) is not None:
-            yield from [found] if found.size else []
+            yield found
         else:
             yield from self._with_prefix(within, lambda names: not any(map(is_hidden, names)))
 
-    def _with_prefix(self, prefix: str, is_meant: Callable[[list[str]], bool]) -> Iterator[FileStatus]:
-        """The files below a prefix that hold something, and whose names from there on are meant."""
+    def _with_prefix(self, prefix: str, is_meant: Callable[[list[str]], bool]) -> Iterator[FileStatus | None]:
+        """The files below a prefix whose names from there on are meant."""
         for path, entry in self.file_system.walk(prefix):
             if entry.size and is_meant(path[len(prefix) + 1 :].split("/")):
-                yield from self._with_content(path, entry)
+                yield self._status(path, entry)
 
     # --- folders that can be listed ----------------------------------------------------------------------------------
 
@@ -194,14 +197,14 @@ class FileStore:
         elif self._stat(path := f"{folder}/{part}") is not None:
             yield path
 
-    def _below(self, path: str) -> Iterator[FileStatus]:
-        """The file ``path``, or all visible files below the folder ``path``.
+    def _below(self, path: str) -> Iterator[FileStatus | None]:
+        """The file ``path``, or all visible files below the folder ``path``; None for what is no file.
 
         A folder that can be reached by several ways is gone through once, by a way without links if there is one.
         """
         found = self._stat(path)
         if found is None or found.kind is not EntryKind.FOLDER:
-            yield from self._with_content(path, found)
+            yield self._status(path, found)
             return
         folders, links, seen = [path], list[str](), set[str]()
         while folders or links:
@@ -222,7 +225,7 @@ class FileStore:
                 if behind is not None and behind.kind is EntryKind.FOLDER:
                     links.append(inner)
                 else:
-                    yield from self._with_content(inner, behind)
+                    yield self._status(inner, behind)
 
     def _visible(self, folder: str) -> list[Entry]:
         """All that is visible in a folder; nothing when it is gone, or no folder."""
@@ -249,11 +252,6 @@ class FileStore:
         )
 
     # --- all storages ------------------------------------------------------------------------------------------------
-
-    def _with_content(self, path: str, found: Entry | None) -> Iterator[FileStatus]:
-        status = self._status(path, found)
-        if status is not None and status.size:
-            yield status
 
     def _status(self, path: str, found: Entry | None) -> FileStatus | None:
         if found is None or found.kind is not EntryKind.FILE:

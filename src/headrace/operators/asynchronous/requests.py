@@ -80,7 +80,7 @@ class RequestedBatch:
             self.are_whole.set()
 
 
-class AsyncRequest(ABC):
+class Request(ABC):
     """What the user's function is asked.
 
     Attributes:
@@ -160,15 +160,15 @@ class Requests:
         self._is_poor = predicate.result_predicate() or _never
         self._is_passing = predicate.exception_predicate() or _never
         self._context = context
-        self._waiting: deque[AsyncRequest] = deque()
-        self._window: deque[AsyncRequest] | None = deque() if settings.is_ordered else None
+        self._waiting: deque[Request] = deque()
+        self._window: deque[Request] | None = deque() if settings.is_ordered else None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_over = False
         self.failure: BaseException | None = None
         self.timeouts = 0
         self.retries = 0
 
-    def add(self, requests: Iterable[AsyncRequest]) -> None:
+    def add(self, requests: Iterable[Request]) -> None:
         """Make these as soon as there is room, unless it is over."""
         if not self._is_over:
             self._waiting.extend(requests)
@@ -214,7 +214,7 @@ class Requests:
     def _has_room(self) -> bool:
         return len(self._tasks if self._window is None else self._window) < self._capacity
 
-    async def _make(self, request: AsyncRequest) -> None:
+    async def _make(self, request: Request) -> None:
         try:
             await self._answer(request)
         except BaseException as error:  # sys.exit() would end the loop
@@ -225,7 +225,7 @@ class Requests:
         while window and window[0].has_ended:
             window.popleft()
 
-    async def _answer(self, request: AsyncRequest) -> None:
+    async def _answer(self, request: Request) -> None:
         given_by = self._function.given_by
         results = await self._in_time(self._attempts(request), request)
         if results is OUT_OF_TIME:
@@ -234,7 +234,7 @@ class Requests:
             results = _taken(request.results, await self._in_place(request), given_by)
         _taken(request.answer, results, given_by)
 
-    async def _in_place(self, request: AsyncRequest) -> Any:
+    async def _in_place(self, request: Request) -> Any:
         """What is given in place of results that do not come in time."""
         try:
             returned = self._function.on_timeout(request.argument)
@@ -253,7 +253,7 @@ class Requests:
     def _limit(self) -> str:
         return f"{self._seconds * 1000:g} ms"
 
-    async def _in_time(self, awaited: Awaitable[Any], request: AsyncRequest) -> Any:
+    async def _in_time(self, awaited: Awaitable[Any], request: Request) -> Any:
         """What is awaited; ``OUT_OF_TIME`` where that takes too long."""
         if not self._seconds:
             return await awaited
@@ -268,18 +268,18 @@ class Requests:
             request.watch.cancel()
         return OUT_OF_TIME if limit.expired() else results
 
-    def _watch(self, request: AsyncRequest) -> None:
+    def _watch(self, request: Request) -> None:
         """Its time is over; where something has held up the loop, it gets to know of that only now."""
         request.watch = self._later(_STUCK_SECONDS, self._is_stuck, request)
 
-    def _is_stuck(self, request: AsyncRequest) -> None:
+    def _is_stuck(self, request: Request) -> None:
         self.fail(TimeoutError(_STUCK), request.record, self._function.given_by)
 
     @staticmethod
-    def _later(seconds: float, function: Callable[[AsyncRequest], None], request: AsyncRequest) -> asyncio.TimerHandle:
+    def _later(seconds: float, function: Callable[[Request], None], request: Request) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, function, request)
 
-    async def _attempts(self, request: AsyncRequest) -> Any:
+    async def _attempts(self, request: Request) -> Any:
         attempts, function = 1, self._function
         while True:
             try:
@@ -389,7 +389,7 @@ class RecordIntake:
         self._requests.add([_RecordRequest(records if self._is_grouped else records[0], places, self._is_grouped)])
 
 
-class _RecordRequest(AsyncRequest):
+class _RecordRequest(Request):
     """About one record, of which there is a list of results; or about several, with a result for each of them."""
 
     __slots__ = ("_is_grouped", "_places")

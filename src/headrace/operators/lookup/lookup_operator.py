@@ -14,8 +14,8 @@ from headrace.common.values import handler_of
 from headrace.metrics.registry import LOOKUP_CACHE_HITS, LOOKUP_MISSES
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
 from headrace.operators.asynchronous.requests import (
-    AsyncRequest,
     Intake,
+    Request,
     RequestedBatch,
     RequestFunction,
     Requests,
@@ -123,7 +123,7 @@ class LookupIntake:
         self._requests.add([_KeysRequest(keys, self)])
 
 
-class _KeysRequest(AsyncRequest):
+class _KeysRequest(Request):
     __slots__ = ("_found", "_intake", "_key")
 
     def __init__(self, keys: list[Any], intake: LookupIntake) -> None:

@@ -122,10 +122,12 @@ class LocalWindowAggregateOperator(KeyedOperator):
             self.output.emit(given)
             return
         pairs = self._pairs(batch)
-        stays = self._left_to_receiver(batch, pairs)
-        left = 0
-        if stays is not None:
-            left = int(np.count_nonzero(stays))
+        stays: Mask | None = None  # the records that the receiver has to judge
+        first_end = self._assigner.first_ends(int(batch.timestamps.min()))
+        if not pairs.is_identity or first_end - 1 <= batch.last_watermark:
+            stays = self._are_late(batch, pairs)
+        left = 0 if stays is None else int(np.count_nonzero(stays))
+        if stays is not None and left:
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(batch, pairs, len(batch) - left):
             # So many records pass after a batch that is not worthwhile, which the estimate is about. Of a small batch
@@ -133,7 +135,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
             self._passing = (_MORE_TO_COME - 1) * len(batch) if len(batch) > FEWEST_SAMPLED else 0
             self.output.emit(given)
             return
-        if stays is not None:
+        if stays is not None and left:
             self.output.emit(given.filter(stays))
         self._hold(batch, pairs)
 
@@ -152,14 +154,6 @@ class LocalWindowAggregateOperator(KeyedOperator):
     def _pairs(self, batch: KeyedBatch) -> Assignment:
         """The windows, or panes, of each record."""
         return (self._panes or self._assigner).assign(batch.timestamps)
-
-    def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask | None:
-        """Return which records the receiver has to judge; None where there are none."""
-        first_end = self._assigner.first_ends(int(batch.timestamps.min()))
-        if pairs.is_identity and first_end - 1 > batch.last_watermark:
-            return None
-        is_left = self._are_late(batch, pairs)
-        return is_left if is_left.any() else None
 
     def _are_late(self, batch: Batch, pairs: Assignment) -> Mask:
         """Records with a window that the watermark they meet has passed, and late ones between two windows."""
