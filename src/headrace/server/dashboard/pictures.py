@@ -97,14 +97,15 @@ def epoch_seconds(epoch: EpochView) -> float:
 _BAR: Final = 14.0
 _GAP: Final = 4.0
 _HEIGHT: Final = 150.0
-_LEAST_BARS: Final = 20
+LEAST_BARS: Final = 20
+"""A chart has room for so many epochs, however few there are."""
 
 
 def timeline_svg(job: JobView) -> str:
     """The last epochs, a bar each, as high as they took; the parts of an epoch lie on one another in their order."""
     seconds = [epoch_seconds(epoch) for epoch in job.epochs]
     top = max(seconds, default=0.0) or 1.0
-    width = max(_LEAST_BARS, len(job.epochs)) * (_BAR + _GAP)
+    width = max(LEAST_BARS, len(job.epochs)) * (_BAR + _GAP)
     box = f'viewBox="0 0 {drawn_number(width)} {drawn_number(_HEIGHT)}" preserveAspectRatio="none"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="timeline" {box} role="img" aria-labelledby="timeline-title">',

@@ -22,6 +22,11 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
 
+  // Graphs that are wider than a telephone begin with their middle.
+  for (const graph of document.querySelectorAll(".scroll.graph")) {
+    graph.scrollLeft = (graph.scrollWidth - graph.clientWidth) / 2;
+  }
+
   // --- what is new --------------------------------------------------------------------------------------------------
 
   const pause = document.getElementById("pause");
