@@ -35,6 +35,8 @@ ANYWHERE = """
 """
 """Gives folders and machines other names: pictures are the same wherever they are made."""
 
+_PATIENCE_MILLIS = 120_000
+
 _SECONDS = 75.0
 """The time for which a job has run when it is shown: rates are over the last minute."""
 
@@ -76,6 +78,7 @@ def shown(browser: Browser, wrong: str, seconds: float) -> None:
         names = [[str(folder), "/data/shop"], [folder.name, "shop"], [str(HERE), "."], [gethostname(), "worker-1"]]
         for width, height, scheme, take in _WINDOWS[wrong]:
             with page_of(browser, width, height, color_scheme=scheme) as visit:
+                visit.page.set_default_timeout(_PATIENCE_MILLIS)
                 visit.page.goto(address)
                 visit.page.wait_for_selector("canvas")
                 _stand_still(visit.page, names)
