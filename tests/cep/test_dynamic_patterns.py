@@ -305,12 +305,44 @@ def test_what_cannot_be_rules_is_refused() -> None:
     rules = texts.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.STRING()))
     with pytest.raises(InvalidTypeError, match="leave broadcast"):
         CEP.dynamic_patterns(numbers, rules)  # type: ignore[arg-type]
-    with pytest.raises(InvalidProgramError, match="in event time"):
-        CEP.dynamic_patterns(numbers, texts).in_processing_time()
+    with pytest.raises(InvalidProgramError, match="leave out the comparator"):
+        CEP.dynamic_patterns(numbers, texts, lambda one, other: one - other).in_processing_time()
     with pytest.raises(InvalidProgramError, match="there are no rules"):
         CEP.pattern(numbers, Pattern.begin("a")).side_output_rejected_rules(REJECTED)
     with pytest.raises(InvalidProgramError, match="dynamic_patterns wants event time"):
-        CEP.dynamic_patterns(numbers, env.socket_text_stream("localhost", 9999))
+        CEP.dynamic_patterns(numbers, env.socket_text_stream("localhost", 9999)).process(Told(), str)
+
+
+def test_in_processing_time_a_rule_holds_from_its_epoch_on() -> None:
+    def build(harness: JobHarness) -> None:
+        payments = harness.add_source("payments", PAYMENT).key_by(0)
+        patterns = CEP.dynamic_patterns(payments, harness.add_source("rules", str)).in_processing_time()
+        found = patterns.side_output_rejected_rules(REJECTED).process(Told(), str).uid("patterns")
+        harness.add_sink("found", found)
+        for tag in (REJECTED, TIMED_OUT):
+            harness.add_sink(tag.tag_id, found.get_side_output(tag))
+
+    with JobHarness(build, processing_time=1_000, parallelism=2) as harness:
+        harness.push("payments", ("ann", 900.0))
+        harness.push_all("payments", [("ann", 0.5), ("bob", 0.5)])
+        harness.run_epoch()
+        harness.advance_processing_time(1_000)
+        harness.push("payments", ("ann", 0.25))
+        harness.push_all("rules", [RULE.to_json(), "no rule"])
+        harness.run_epoch()
+        assert [held.events for held in harness.partial_matches("patterns")] == [{"small": [("ann", 0.25)]}]
+        checkpoint = harness.checkpoint()
+    with JobHarness(build, restore=checkpoint, processing_time=3_000) as harness:
+        harness.push_all("payments", [("ann", 600.0), ("bob", 0.75), ("ann", 0.5)])
+        harness.run_epoch()
+        assert harness.results("found") == ["fraud 1 ann [0.25, 600.0]"]
+        harness.advance_processing_time(10_001)
+        harness.run_epoch()
+        assert sorted(harness.results("timed-out")) == ["fraud 1 ['small'] 13000"] * 2
+        harness.push("rules", PatternRule.withdrawn("fraud").to_json())
+        harness.push("payments", ("ann", 0.5))
+        harness.run_epoch()
+        assert harness.partial_matches("patterns") == []
 
 
 def test_the_context_of_one_pattern_knows_no_rule() -> None:

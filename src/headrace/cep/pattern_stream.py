@@ -89,7 +89,8 @@ class CEP:
     ) -> PatternStream[T]:
         """Looks for the patterns of rules, which are added, changed and withdrawn while the job runs.
 
-        A rule holds for events from its own timestamp on, whatever is read first. Partial matches of a rule that is
+        A rule holds for events from its own timestamp on, whatever is read first; in processing time from the epoch on
+        in which it is read. Partial matches of a rule that is
         changed or withdrawn end there; those of others stay. A record that is no rule, or no rule for these events, is
         rejected: see :meth:`PatternStream.side_output_rejected_rules`.
 
@@ -101,8 +102,8 @@ class CEP:
 
         Raises:
             InvalidTypeError: when an argument is something else.
-            InvalidProgramError: when the streams are of different environments, or the rules have no event time and
-                never end.
+            InvalidProgramError: when the streams are of different environments; and from :meth:`PatternStream.process`
+                and its like when the rules have no event time and never end.
 
         Examples:
             >>> from headrace.cep import CEP, PatternProcessFunction, PatternRule
@@ -130,7 +131,6 @@ class CEP:
             raise refused("dynamic_patterns broadcasts the rules itself: leave broadcast(...) out", InvalidTypeError)
         expect(rules, DataStream, "dynamic_patterns")
         check_same_environment(input.get_execution_environment(), rules.get_execution_environment(), "dynamic_patterns")
-        check_event_time_comes(rules._transformations.graph, rules._operator_ids(), "rules", "dynamic_patterns")
         if comparator is not None:
             _check_comparator(comparator)
         return PatternStream(input, rules, comparator)
@@ -196,13 +196,15 @@ class PatternStream(Generic[T]):
     def in_processing_time(self) -> PatternStream[T]:
         """Has events be looked at as they come, at the time of the clock. With a comparator they wait for its tick.
 
+        Rules that change hold from the epoch on in which they are read, for all its events.
+
         Raises:
-            InvalidProgramError: for rules that change, which do so in event time.
+            InvalidProgramError: for rules with a comparator, for which events would wait for another epoch.
         """
-        if isinstance(self._pattern, DataStream):
+        if isinstance(self._pattern, DataStream) and self._settings.comparator is not None:
             raise refused(
-                "in_processing_time(): rules hold from their timestamps on, in event time; with CEP.pattern(...) one "
-                "pattern is looked for in processing time"
+                "in_processing_time(): where rules change, events of one time come in the order in which they are "
+                "read; leave out the comparator, or stay in event time"
             )
         return self._with(in_processing_time=True)
 
@@ -352,6 +354,7 @@ class PatternStream(Generic[T]):
         stream, settings = self._input, self._settings
         keyed = stream if isinstance(stream, KeyedStream) else stream.key_by(one_key, key_type=Types.BYTE())
         said: dict[str, Any] = {
+            "in_processing_time": settings.in_processing_time,
             "comparator": settings.comparator,
             "late_tag": settings.late_tag,
             "handles_timeout": isinstance(function, TimedOutPartialMatchHandler) or has_own(function, TIMED_OUT),
@@ -361,12 +364,14 @@ class PatternStream(Generic[T]):
         more: tuple[DataStream, ...] = ()
         if isinstance(self._pattern, Pattern):
             automaton = compiled(self._pattern, event_type)
-            in_processing_time = settings.in_processing_time
-            spec = PatternSpec(function, found, automaton=automaton, in_processing_time=in_processing_time, **said)
+            spec = PatternSpec(function, found, automaton=automaton, **said)
         else:
+            rules = self._pattern
+            if not settings.in_processing_time:
+                check_event_time_comes(rules._transformations.graph, rules._operator_ids(), "rules", "dynamic_patterns")
             reader, rejected_tag = PatternRuleReader(event_type), settings.rejected_tag
             spec = DynamicPatternSpec(function, found, reader=reader, rejected_tag=rejected_tag, **said)
-            name, more = "DynamicCepOperator", (self._pattern.broadcast(),)
+            name, more = "DynamicCepOperator", (rules.broadcast(),)
         if keyed is stream:
             return keyed._apply(spec, name, *more, origin=origin_of(declared))
         return keyed._apply(spec, f"Global{name}", *more, origin=origin_of(declared)).force_non_parallel()

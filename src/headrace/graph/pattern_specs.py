@@ -58,12 +58,18 @@ class PatternsSpec(FunctionSpec):
         comparator: orders events with one timestamp; None where they come as they have arrived.
         late_tag: the side output for late events; None drops and counts them.
         handles_timeout: whether the function is told of partial matches that have timed out.
+        in_processing_time: whether the time of events is that of the clock.
     """
 
     emits_to_tags: ClassVar[bool] = True
     comparator: Any = field(default=None, kw_only=True)
     late_tag: OutputTag | None = field(default=None, kw_only=True)
     handles_timeout: bool = field(default=False, kw_only=True)
+    in_processing_time: bool = field(default=False, kw_only=True)
+
+    @property
+    def ignores_event_time(self) -> bool:
+        return self.in_processing_time
 
     @property
     def functions(self) -> Sequence[object]:
@@ -90,7 +96,6 @@ class PatternsSpec(FunctionSpec):
         parameters: OperatorParameters,
         *,
         rejected: tuple[str, TypeInformation] | None = None,
-        in_processing_time: bool = False,
     ) -> Operator:
         from headrace.operators.pattern.match_results import PatternFunction
         from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
@@ -100,13 +105,13 @@ class PatternsSpec(FunctionSpec):
             self.result_type,
             parameters.side_types,
             handles_timeout=self.handles_timeout,
-            has_timestamps=not in_processing_time,
+            has_timestamps=not self.in_processing_time,
         )
         settings = PatternSettings(
             None if self.comparator is None else method_of(self.comparator, "compare"),
             None if self.late_tag is None else self.late_tag.tag_id,
             rejected,
-            in_processing_time,
+            self.in_processing_time,
             parameters.task.is_batch,
         )
         return PatternOperator(patterns, function, self.functions, parameters.inputs[0].record_type, settings)
@@ -118,22 +123,16 @@ class PatternSpec(PatternsSpec):
 
     Attributes:
         automaton: the compiled pattern.
-        in_processing_time: whether the time of events is that of the clock.
     """
 
     kind: ClassVar[str] = "Pattern"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
     automaton: Automaton = field(kw_only=True)
-    in_processing_time: bool = field(default=False, kw_only=True)
 
     @property
     def _called_by_conditions(self) -> Sequence[object]:
         return self.automaton.functions()
-
-    @property
-    def ignores_event_time(self) -> bool:
-        return self.in_processing_time
 
     @property
     def can_be_filtered(self) -> bool:
@@ -146,12 +145,12 @@ class PatternSpec(PatternsSpec):
         from headrace.operators.pattern.patterns_at_work import FixedPattern
 
         patterns = FixedPattern(self.automaton, parameters.inputs[0].record_type)
-        return self._operator(patterns, parameters, in_processing_time=self.in_processing_time)
+        return self._operator(patterns, parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicPatternSpec(PatternsSpec):
-    """Looks for the patterns of rules, which a second stream adds, changes and withdraws in event time.
+    """Looks for the patterns of rules, which a second stream adds, changes and withdraws.
 
     Attributes:
         reader: reads rules.

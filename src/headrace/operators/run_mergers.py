@@ -18,6 +18,7 @@ import headrace.operators.join.find_pairs
 import headrace.operators.join.outer_pairs
 import headrace.operators.join.regular.stored_rows
 import headrace.operators.pattern.pattern_timers
+import headrace.operators.pattern.stored_matches
 import headrace.operators.waiting
 import headrace.operators.window.columnar.windows_by_end
 import headrace.operators.window.columnar.windows_by_key

@@ -113,8 +113,13 @@ class KeySortedTable(SortedTable[Section]):
         if self._expires:
             is_retained = batch.column(RETAINED_UNTIL).to_numpy() > self._watermark
             which, batch = which[is_retained], batch.filter(pa.array(is_retained))
-        if self._latest_only and len(found) == 1:
-            return which, batch
+        return self._in_order(which, batch, is_section=len(found) == 1)
+
+    def _in_order(self, which: Longs, batch: pa.RecordBatch, *, is_section: bool) -> tuple[Longs, pa.RecordBatch]:
+        """The rows of keys that count, by key and sort key; those of one section are in order, with no older ones."""
+        if is_section:
+            is_kept = np.asarray(batch.column(LIVE)) if self._replaces_rows else np.ones(len(which), np.bool_)
+            return (which, batch) if is_kept.all() else (which[is_kept], batch.filter(pa.array(is_kept)))
         order = in_order(which) if self._latest_only else in_order(which, _sort_keys(batch))
         if self._replaces_rows:
             is_last = lasts_of(_are_others(which[order], _sort_keys(batch)[order]))

@@ -17,12 +17,12 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows
-from headrace.operators.pattern import stored_matches
+from headrace.operators.pattern import pattern_timers, stored_matches
 from headrace.operators.pattern.match_results import PatternFunction
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
 from headrace.operators.pattern.patterns_at_work import FixedPattern
 from headrace.state.hashmap_backend import HashMapOperatorStates
+from headrace.state.key_sorted_table import KeySortedTable
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs import ALL_HASHES, Run, RunStore
 
@@ -73,11 +73,11 @@ class Epochs:
         self.runs: dict[str, Sequence[Run]] = {}
         self._automaton, self._codec = compile_pattern(pattern), KeyCodec.for_type(Types.LONG())
         self._number, self._watermark = 0, MIN_WATERMARK
-        find, decode, append, replace = RowsOfKeys.find, stored_matches._state, RunStore.append, RunStore.replace
+        find, decode, append, replace = KeySortedTable.find, stored_matches.state_of, RunStore.append, RunStore.replace
 
-        def counted_find(rows: RowsOfKeys, keys: KeyColumn) -> StoredRows:
-            found = find(rows, keys)
-            self.done["found"] += len(found)
+        def counted_find(table: KeySortedTable, keys: KeyColumn) -> Any:
+            found = find(table, keys)
+            self.done["found"] += len(found[0])
             return found
 
         def counted_decode(columns: Sequence[list[int]], place: int) -> Any:
@@ -90,13 +90,13 @@ class Epochs:
         def counted_replace(store: RunStore, runs: Sequence[Run], table: Any, meta: dict[str, Any]) -> Run | None:
             return self._written(replace(store, runs, table, meta))
 
-        monkeypatch.setattr(RowsOfKeys, "find", counted_find)
-        monkeypatch.setattr(stored_matches, "_state", counted_decode)
+        monkeypatch.setattr(KeySortedTable, "find", counted_find)
+        monkeypatch.setattr(stored_matches, "state_of", counted_decode)
         monkeypatch.setattr(RunStore, "append", counted_append)
         monkeypatch.setattr(RunStore, "replace", counted_replace)
 
-    def run(self, keys: Any, price: float, time: int, watermark: int | None = None) -> None:
-        """An epoch with an event of each of some keys, all of one price and time; their numbers count up."""
+    def run(self, keys: Any, price: Any, time: Any, watermark: int | None = None) -> None:
+        """An epoch with an event of each of some keys, with one price and time or one each; their numbers count up."""
         self.done.clear()
         stores = {name: RunStore(name, ALL_HASHES, runs) for name, runs in self.runs.items()}
         states = HashMapOperatorStates("c", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))
@@ -109,7 +109,7 @@ class Epochs:
         operator.begin_epoch(EpochScope(0, 0, self._watermark))
         if len(keys):
             operator.process(0, self._batch(np.asarray(keys, np.int64), price, time))
-        self._watermark = time if watermark is None else watermark
+        self._watermark = int(np.max(time)) if watermark is None else watermark
         operator.advance_watermark(self._watermark)
         operator.end_epoch()
         states.end_epoch()
@@ -123,14 +123,14 @@ class Epochs:
         """The bytes of all state in its files."""
         return sum(piece.size for runs in self.runs.values() for run in runs for piece in run.section.encoded())
 
-    def _batch(self, keys: Any, price: float, time: int) -> KeyedBatch:
+    def _batch(self, keys: Any, price: Any, time: Any) -> KeyedBatch:
         count = len(keys)
         numbers = np.arange(self._number, self._number + count)
         self._number += count
-        columns = [pa.array(keys), pa.array(np.full(count, price)), pa.array(numbers)]
+        columns = [pa.array(keys), pa.array(np.array(np.broadcast_to(price, count), float)), pa.array(numbers)]
         batch = Batch(
             EVENT,
-            np.full(count, time),
+            np.array(np.broadcast_to(time, count)),
             np.full(count, self._watermark),
             columns=pa.record_batch(columns, [*Event._fields]),
         )
@@ -147,6 +147,42 @@ class Epochs:
 
     def advance_watermark(self, watermark: int) -> None:
         assert watermark == self._watermark
+
+
+def test_an_event_writes_the_rows_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 2_000
+
+    def is_wanted(event: Any, context: Any) -> bool:
+        return bool(event.price > 4 and event.number == context.events("small")[0].number + count)
+
+    small: Pattern[Any] = Pattern.begin("small").where("price < 2.0")
+    wanted = small.followed_by("wanted").where(is_wanted)
+    epochs = Epochs(wanted.followed_by("large").where("price > 8.0").within(WINDOW), monkeypatch)
+    epochs.run([7] * count, SMALL, BEGIN)
+    for more in range(3):
+        epochs.run([7], OTHER, BEGIN + 1 + more)
+        assert epochs.done["rows written"] <= 10, "two, and small runs are merged"
+        assert epochs.done["bytes written"] < 8_000, "of which most are schemas"
+    epochs.run([7], LARGE, BEGIN + 5)
+    assert epochs.done["rows written"] <= 30, "three matches have ended, and another one has gone on"
+    assert epochs.matches == [(7, number, count + 3) for number in range(3)]
+    epochs.run([7], LARGE, BEGIN + 6)
+    assert epochs.matches == [(7, 3, count + 4)]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_what_times_out_of_a_key_is_gone_without_being_decoded(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 2_000
+    epochs = Epochs(small_then_large(), monkeypatch)
+    epochs.run([7] * count, SMALL, BEGIN + np.arange(count))
+    more = [7] if begins else []
+    for step in range(1, 4):
+        epochs.run(more, SMALL, BEGIN + WINDOW + 10 * step, BEGIN + WINDOW + 10 * step)
+        assert epochs.done["decoded"] == 0
+        assert epochs.done["rows written"] < 200, "those that have timed out, and small runs are merged"
+    epochs.run([7], LARGE, BEGIN + WINDOW + 31)
+    begun = [count + number for number in range(3)] if begins else []
+    assert epochs.matches == [(7, number, count + len(begun)) for number in [*range(32, count), *begun]]
 
 
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=SLOW)])
@@ -214,6 +250,27 @@ def test_of_many_keys_an_epoch_reads_and_writes_those_that_it_touches(
     assert not epochs.matches
     epochs.run([12], LARGE, BEGIN + 5)
     assert [match[:2] for match in epochs.matches] == [(12, 12), (12, count + 1)]
+
+
+def test_a_day_of_events_leaves_no_more_than_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs of five minutes, in which an event comes each ten seconds, one of five keys most of the time."""
+    minute, hour = 60_000, 12
+    chance = np.random.default_rng(5)
+    small = Pattern.begin("small").where("price < 2.0")
+    pattern = small.followed_by_any("other").where("price > 4.0 and price < 6.0").followed_by("large")
+    epochs = Epochs(pattern.where("price > 8.0").within(7 * minute), monkeypatch)
+    rows, sizes, matches = [], [], 0
+    for start in range(BEGIN, BEGIN + 24 * 60 * minute, 5 * minute):
+        keys = np.where(chance.random(30) < 0.8, chance.integers(0, 5, 30), chance.integers(0, 1_000, 30))
+        prices = chance.choice([SMALL, 3.0, OTHER, LARGE], 30, p=[0.3, 0.4, 0.2, 0.1])
+        epochs.run(keys, prices, start + 10_000 * np.arange(30), start + 290_000)
+        rows.append(epochs.rows() + epochs.rows(pattern_timers.STORE))
+        sizes.append(epochs.file_bytes())
+        matches += len(epochs.matches)
+    assert len(rows) == 24 * hour
+    assert matches > 500
+    assert max(rows[hour:]) <= 1.5 * max(rows[:hour])
+    assert max(sizes[hour:]) <= 1.5 * max(sizes[:hour])
 
 
 def test_matches_of_many_keys_time_out_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """``RowsOfKeys``: keyed state of rows, in an order that the operator determines."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,20 +10,19 @@ import pyarrow as pa
 
 from headrace.common.arrays import fixed_width, gather
 from headrace.common.errors import StateMigrationError
-from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import OperatorContext
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs.grouping import in_order
-from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, TYPES, fields_of_rows
+from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, fields_of_rows
 from headrace.state.table_layout import TableLayout
 
 Longs = npt.NDArray[np.int64]
 
 _KIND: Final = "rows-of-keys"
 _KIND_THAT_EXPIRES: Final = "rows-of-keys-that-expire"
-_WORDS: Final = {"keys": "key type", "rows": "type of rows", "ttl": "time to live of state", TYPES: "type of records"}
+_WORDS: Final = {"keys": "key type", "rows": "type of rows", "ttl": "time to live of state"}
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,6 @@ class StoredRows:
         return len(self.of_keys)
 
 
-@dataclass(frozen=True, slots=True)
-class RowsAbout:
-    """What rows of keys say about themselves, besides the types of their columns.
-
-    Attributes:
-        record: the type of the last column, where that is one that may change with the program.
-        fixed: what has to be the same as long as there are rows, by the name of the entry; and what errors call it.
-    """
-
-    record: TypeInformation | None = None
-    fixed: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
-
-
 class RowsOfKeys:
     """The rows of each key, which are read and written together: a write replaces all rows of the key.
 
@@ -68,7 +54,6 @@ class RowsOfKeys:
         codec: the codec of the keys.
         schema: the columns of the rows.
         ttl: the time to live in milliseconds; 0 for ever.
-        about: what the rows say about themselves.
     """
 
     def __init__(
@@ -79,22 +64,17 @@ class RowsOfKeys:
         codec: KeyCodec,
         schema: pa.Schema,
         ttl: int = 0,
-        about: RowsAbout = RowsAbout(),
     ) -> None:
         self._ttl, self._now = ttl, 0
         self._row_schema = schema
         fields = [pa.field(HASH, pa.uint64()), pa.field(KEY, codec.arrow_type), pa.field(LIVE, pa.bool_())]
         fields += fields_of_rows(schema)
-        last = fields[-1].name
         if ttl:
             fields.append(pa.field(RETAINED_UNTIL, pa.int64()))
         self._schema = pa.schema(fields)
-        fixed = [*schema] if about.record is None else [*schema][:-1]
-        fixed = [str(field.type) for field in ([*schema] if about.record is None else [*schema][:-1])]
-        said = {"keys": codec.to_json(), "rows": fixed, **{name: value for name, (_, value) in about.fixed.items()}}
-        words = {**_WORDS, **{name: word for name, (word, _) in about.fixed.items()}}
-        kind, renamed = _KIND_THAT_EXPIRES if ttl else _KIND, context.renamed_fields
-        layout = TableLayout(what, kind, self._schema, 2, said, words, about.record, column=last, renamed=renamed)
+        about = {"keys": codec.to_json(), "rows": [str(field.type) for field in schema]}
+        kind = _KIND_THAT_EXPIRES if ttl else _KIND
+        layout = TableLayout(what, kind, self._schema, 2, about, _WORDS)
         self._table = KeySortedTable(context.state.store(name), layout, latest_only=True)
 
     def begin_epoch(self, processing_time: int) -> None:

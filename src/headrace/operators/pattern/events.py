@@ -75,6 +75,10 @@ class Events:
             wanted[place] = self.value(place)
         return wanted
 
+    def all(self) -> pa.Array:
+        """All events as one column, in which a place is the index of an element as in Python's lists."""
+        return self.column(np.concatenate([np.arange(len(self._arrived)), np.arange(-len(self._taken), 0)]))
+
     def column(self, places: Longs) -> pa.Array:
         """Events as one column."""
         is_taken = places < 0

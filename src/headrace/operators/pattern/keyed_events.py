@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import KeyedBatch
 from headrace.operators.pattern.event_conditions import Holds, Judged
 from headrace.operators.pattern.events import Events
@@ -29,7 +28,7 @@ _MOST_TABLED: Final = 1 << 16
 """The largest number of combinations of conditions of which each has an entry in a table."""
 
 _MANY_ROWS: Final = 256
-"""The number of stored rows of a key from which on these are not read as long as none of them changes."""
+"""So many stored rows of a key are not decoded as long as none of them changes but by timing out."""
 
 _MOST_STATES: Final = 62
 """The largest number of states that are bits of one of NumPy's integers."""
@@ -117,6 +116,7 @@ class KeyedEvents:
         is_stored_visited: whether each key that has partial matches has to be looked at.
         only_adds: whether matches may begin of each of these keys, and none of its own changes.
         expired: the positions of keys of which all partial matches have timed out, without anything to be told of.
+        passed: the rows that are gone or have changed by that, of keys that are not decoded.
 
     Args:
         nfa: the automaton.
@@ -149,9 +149,11 @@ class KeyedEvents:
         if len(batch):
             is_visited[due.positions] = np.logical_or.reduceat(self._begins[due.order], due.starts)
         self.expired = self._expired(found, up_to) if nfa.expires_silently else found.positions[:0]
-        may_change = self._may_change_keys(found, up_to)
+        are_passed = self._are_passed(found, up_to)
+        may_change = self._may_change_keys(found, up_to, are_passed)
         is_visited[found.positions] |= may_change
         is_visited[self.expired] = False
+        self.passed = found.begun_until(are_passed & ~may_change, up_to - nfa.automaton.window)
         self.is_stored_visited = is_visited[found.positions]
         self.only_adds = self.is_stored_visited & ~may_change & self._may_add(found)
         self._positions = np.flatnonzero(is_visited)
@@ -175,26 +177,28 @@ class KeyedEvents:
         is_over = (found.last_begun <= up_to - window) & (found.first_begun > 0)
         return found.positions[is_over & ~has_events[found.positions]]
 
+    def _are_passed(self, found: FoundMatches, up_to: int) -> Mask:
+        """The keys with many rows of which partial matches time out, but not all, without anything to be told of."""
+        window = self._nfa.automaton.window
+        if not (window and self._nfa.expires_silently):
+            return np.zeros(len(found.positions), np.bool_)
+        begun = found.first_begun
+        are_passed: Mask = (found.counts >= _MANY_ROWS) & (begun <= up_to - window) & (begun > 0)
+        are_passed[np.searchsorted(found.positions, self.expired)] = False
+        return are_passed
+
     def _may_add(self, found: FoundMatches) -> Mask:
-        """The keys with many rows, behind which what begins may be stored.
+        """The keys with many rows, behind which what begins may be stored since no match drops others."""
+        may_add: Mask = found.counts >= _MANY_ROWS
+        return may_add if not self._nfa.automaton.skip.skips else np.zeros(len(may_add), np.bool_)
 
-        No match may drop others, and time has not gone back: the rows of a key are by the first events of matches.
-        """
-        may_add = found.counts >= _MANY_ROWS
-        if self._nfa.automaton.skip.skips or not may_add.any():
-            return np.zeros(len(may_add), np.bool_)
-        due = self._due
-        first_times = np.full(len(due.keys), MIN_WATERMARK)
-        first_times[due.positions] = self._batch.timestamps[due.order[due.starts]]
-        return may_add & (first_times[found.positions] >= found.last_begun)
-
-    def _may_change_keys(self, found: FoundMatches, up_to: int) -> Mask:
-        """Return whether a partial match may change of each key that has some."""
+    def _may_change_keys(self, found: FoundMatches, up_to: int, are_passed: Mask) -> Mask:
+        """Return whether a partial match may change of each key that has some, but by what has passed of it."""
         window, nfa, unknown = self._nfa.automaton.window, self._nfa, self._judged.looking_back
         may_change = np.ones(len(found.positions), np.bool_)
         if self._judged.lazy or not nfa.has_deadlines or len(nfa.automaton.states) > _MOST_STATES:
             return may_change
-        may_change[:] = found.first_begun <= up_to - window if window else False
+        may_change[:] = (found.first_begun <= up_to - window) & ~are_passed if window else False
         live = np.zeros(len(self._due.keys), np.int64)
         live[found.positions] = found.live
         of_events = np.repeat(live[self._due.positions], self._due.counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -22,6 +22,23 @@ FinishedMatch = tuple[EventId, Step]
 """The id of its first event, and its last step."""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownRows:
+    """The rows that a key has in state; where nothing of them changes, they have not been read.
+
+    Attributes:
+        next_row: the number that the next row gets.
+        columns: the columns of the rows.
+        steps: the step of each row.
+        standing: the match that stands at each row; None for none.
+    """
+
+    next_row: int
+    columns: Sequence[list[int]] = ()
+    steps: Sequence[Step] = ()
+    standing: Sequence[PartialMatch | FinishedMatch | None] = ()
+
+
 @dataclass(slots=True)
 class NfaState:
     """What the automaton knows of one key.
@@ -34,7 +51,7 @@ class NfaState:
         has_new_start: whether a match has begun, at a positive timestamp, since this was last set back.
         live: a bit for each state that partial matches are in; there may be more.
         next_number: what the id of the next event that is taken gets.
-        is_addition: whether it is stored behind what the key has, which has not been read since nothing of it changes.
+        known: the rows that the key has in state; None where it has none.
     """
 
     partial: list[PartialMatch] = field(default_factory=list)
@@ -43,7 +60,7 @@ class NfaState:
     has_new_start: bool = False
     live: int = 0
     next_number: int = 0
-    is_addition: bool = False
+    known: KnownRows | None = None
 
     @property
     def is_empty(self) -> bool:

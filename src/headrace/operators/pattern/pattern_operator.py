@@ -2,7 +2,8 @@
 
 In event time an event waits until the watermark has reached its timestamp; the events of a key are then matched in the
 order of their timestamps, those with one timestamp as a comparator says, or as they came. In processing time they are
-matched as they come; with a comparator they wait for the next tick of the clock.
+matched as they come; with a comparator they wait for the next tick of the clock. Where rules change in processing time,
+those that an epoch reads hold for all its events.
 """
 
 from __future__ import annotations
@@ -133,8 +134,9 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         self._is_open = False
 
     def restore_state(self, context: OperatorContext) -> None:
-        are_rows = isinstance(self._function, MatchColumns)
-        own = (f"{WAITING_STORE}-0", *((match_numbers.STORE, firing_order.STORE) if are_rows else ()))
+        own = [f"{WAITING_STORE}-0"]
+        own += [match_numbers.STORE] if isinstance(self._function, MatchColumns) else []
+        own += [firing_order.STORE] if self._key_order is not None else []
         known = [name for name in context.state.stored() if name in own or self._patterns.is_store(name)]
         check_stores(context, known)
         self._patterns.restore_state(context, PROCESSING if self._in_processing_time else EVENT)
@@ -174,8 +176,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def process(self, input_index: int, batch: Batch) -> None:
         if input_index == RULES and len(batch):
             assert isinstance(self._patterns, ChangingPatterns), "a fixed pattern has one input"
-            self._note(batch.watermarks)
-            self._patterns.add(batch, self._watermark)
+            if self._in_processing_time:
+                self._patterns.take(batch, self._now)
+            else:
+                self._note(batch.watermarks)
+                self._patterns.add(batch, self._watermark)
         else:
             super().process(input_index, batch)
 
@@ -314,7 +319,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def _add_at_clock(self, batch: KeyedBatch) -> None:
         now = np.full(len(batch), self._now)
         if self._compare is None:
-            if self._arrived.add(0, batch.with_timestamps(now)):
+            are_many = self._arrived.add(0, batch.with_timestamps(now))
+            if are_many and not isinstance(self._patterns, ChangingPatterns):  # rules hold for the whole epoch
                 self._match_arrived()
         else:
             self._waiting.add(batch.with_times(now, np.full(len(batch), MIN_WATERMARK)))
@@ -383,7 +389,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             if self._key_order is not None and isinstance(matching, KeyMatching):
                 matching.all_set = set_timers
             changed = self._matched(matcher, matching, keyed, own_found)
-            matcher.matches.write(own_due.keys, changed, self._events, own_found, keyed.expired)
+            matcher.matches.write(own_due.keys, changed, self._events, own_found, keyed.expired, keyed.passed)
             if matching.timers:
                 positions, times = np.array(matching.timers, np.int64).T
                 matcher.timers.register(times, own_due.keys.take(positions))

@@ -1,4 +1,4 @@
-"""The patterns that an operator looks for: one that is fixed, or rules that change as event time goes on."""
+"""The patterns that an operator looks for: one that is fixed, or rules that change as time goes on."""
 
 from __future__ import annotations
 
@@ -170,9 +170,10 @@ class FixedPattern:
 
 
 class ChangingPatterns:
-    """The patterns of rules that are added, changed and withdrawn in event time.
+    """The patterns of rules that are added, changed and withdrawn.
 
-    A rule holds from the time of its record on, or from behind the watermark that this has met. What is known of the
+    In event time a rule holds from the time of its record on, or from behind the watermark that this has met. In
+    processing time it holds from the epoch on in which it is read, for all events of that one. What is known of the
     rules all subtasks have alike; the state of each version is in stores of its own, which go with it.
 
     Args:
@@ -243,6 +244,16 @@ class ChangingPatterns:
         """
         behind = np.minimum(np.maximum(batch.watermarks, reached), MAX_WATERMARK - 1) + 1
         self._waiting.add(batch.with_timestamps(np.maximum(batch.timestamps, behind)))
+
+    def take(self, batch: Batch, now: int) -> None:
+        """Takes records of the stream of rules, which take effect at once.
+
+        Args:
+            batch: the records.
+            now: the time of the clock.
+        """
+        for record, stamp in zip(batch.rows, batch.watermarks.tolist(), strict=True):
+            self._take(now, record, stamp)
 
     def stretches(self, reached: int, watermarks: list[int]) -> Iterator[Stretch]:
         stamp, first, done = reached, 0, reached

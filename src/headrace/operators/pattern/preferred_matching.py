@@ -209,6 +209,7 @@ class _Search(Facts):
         "_places",
         "_row",
         "_start",
+        "_steps",
         "_stop",
         "_stored",
         "_taken",
@@ -227,7 +228,7 @@ class _Search(Facts):
         first = state.next_number
         self._numbers = [step[1][1] for step in steps] + [*range(first, first + stop - start)]
         self._holds: list[int] | None = None
-        self._stored = len(steps)
+        self._steps, self._stored = steps, len(steps)
         self._start, self._stop = start, stop
         passed = matching.preference.passed
         self._path = [step[0] for step in steps if step[0] != passed]
@@ -289,7 +290,11 @@ class _Search(Facts):
         first = at = 0
         for row in range(low, self._count):
             at = preference.passed if row < self._begin else self._path[row - self._begin]
-            step = (at, (self._times[row], self._numbers[row]), self._places[row], step)
+            known = self._steps[row] if row < self._stored else None
+            if known is not None and known[0] == at and known[3] is step:
+                step = known  # as it is stored
+            else:
+                step = (at, (self._times[row], self._numbers[row]), self._places[row], step)
         first_id = (self._times[low], self._numbers[low]) if step is not None else (0, first)
         state.partial = [] if step is None else [(first_id, at, step)]
         state.next_number += self._stop - self._start

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.operators.pattern.events import Events
@@ -15,7 +17,8 @@ from headrace.operators.pattern.keyed_events import KeyedEvents
 from headrace.operators.pattern.lagged_conditions import LaggedCondition
 from headrace.operators.pattern.matched_rows import Variables
 from headrace.operators.pattern.matches import Step, steps_of
-from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable, Taken
+from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable, Taken, is_worthwhile
+from headrace.operators.pattern.scalar_tests import ScalarTest, scalar_test
 from headrace.operators.pattern.stored_matches import FoundMatches
 
 if TYPE_CHECKING:
@@ -49,6 +52,8 @@ class RowAnswers:
         self._keyed, self._found, self._stages = keyed, found, stages
         self._type, self._events, self._clock = type_, events, clock
         self._answers: dict[RowCondition, Answers] = {}
+        self._asked: Counter[RowCondition] = Counter()
+        self._tests: dict[RowCondition, ScalarTest | None] = {}
 
     @cached_property
     def _places(self) -> tuple[Longs, Longs]:
@@ -82,8 +87,25 @@ class RowAnswers:
             answers = self._answers[condition] = Answers(condition, self._table)
         return answers.holds(row, taken)
 
+    @cached_property
+    def _columns(self) -> pa.RecordBatch:
+        """The columns of all events, by their places."""
+        return layout_of(self._type).array_to_columns(self._events.all())
+
+    def _test_of(self, condition: RowCondition) -> ScalarTest | None:
+        """What evaluates a condition without columns, when it has been asked for often enough."""
+        self._asked[condition] += 1
+        if not is_worthwhile(self._asked[condition], len(self._events.arrived)):
+            return None
+        test = scalar_test(condition, self._columns)
+        made = self._tests[condition] = None if test is None else ScalarTest(condition, self._stages, test)
+        return made
+
     def holds_of_match(self, condition: RowCondition, place: int, step: Step | None) -> bool:
         """Evaluate a condition for an event and a partial match, given its last step."""
+        test = self._tests[condition] if condition in self._tests else self._test_of(condition)
+        if test is not None:
+            return test.holds(place, step)
         rows, stages, names = self._rows, self._stages, condition.names
 
         def taken(variables: Variables) -> Sequence[int]:

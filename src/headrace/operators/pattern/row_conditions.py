@@ -157,6 +157,11 @@ def _distances(row: int, rows: Sequence[int]) -> Reach:
     return tuple(row - each for each in rows)
 
 
+def is_worthwhile(asked: int, rows: int) -> bool:
+    """Return whether a condition has been asked for so often that it is computed for many rows."""
+    return asked * _ONE > rows
+
+
 class Answers:
     """The answers of a condition for the rows of a table.
 
@@ -192,7 +197,7 @@ class Answers:
     def _is_worthwhile(self, shape: Shape) -> bool:
         asked = self._asked[shape] = self._asked.get(shape, 0) + 1
         cost = len(self._table.starts) * (1 + sum(map(len, shape)))
-        return asked * _ONE > cost and len(self._whole) < _MOST_SHAPES
+        return is_worthwhile(asked, cost) and len(self._whole) < _MOST_SHAPES
 
     def _of_all_rows(self, shape: Shape) -> bytes:
         """The answer for each row that has rows of its key at such distances before it."""

@@ -1,8 +1,7 @@
-"""The partial matches of keys in state, as rows that are read and written together.
+"""The partial matches of the keys of a subtask in state, as rows (:mod:`headrace.operators.pattern.match_rows`).
 
-A row is a step: the event that a state of the automaton has taken, and the row of the step before, which partial
-matches share. Where a partial match stands at a step, the row says in which state it is; matches that are finished and
-wait have a state of their own. An event is stored once for a key, in the first of its rows.
+The table has them by key and number. What an epoch changes of a key is read with all that this key has, and written by
+itself.
 """
 
 from __future__ import annotations
@@ -20,28 +19,30 @@ from headrace.common.arrays import fixed_width
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import OperatorContext
-from headrace.operators.changelog.rows_of_keys import RowsAbout, RowsOfKeys, StoredRows
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.matches import EventId, NfaState, Step
+from headrace.operators.pattern.match_rows import FIRST, NOT_TAKEN, WIDTH, RowWriter, state_of
+from headrace.operators.pattern.matches import KnownRows, NfaState
+from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import in_order
-from headrace.state.runs.layout import rows_of_ranges
+from headrace.state.runs.layout import HASH, KEY, LIVE, TYPES, fields_of_rows, rows_of_ranges
 from headrace.state.runs.run import order_by_key
+from headrace.state.table_layout import TableLayout
 
 Longs = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 STORE: Final = "pattern-matches"
 
-_NO_STATE: Final = -1
-"""No match stands at the step of the row."""
-_FINISHED: Final = -2
-"""A match stands there that is finished and waits."""
-_NOT_TAKEN: Final = -1
-"""The row is no step, but another match at the step of an earlier row, which it names as the one before."""
-_FIRST: Final = -1
-"""There is no step before."""
-
+_KIND: Final = "pattern-matches"
+_ROW: Final = "row"
 _RECORD: Final = "record"
+_ROW_COLUMN: Final = 2
+_FIRST_COLUMN: Final = 4
+"""Behind hash, key, the number of the row and whether it is there."""
+_WORDS: Final = {"keys": "key type", "states": "list of states of the pattern", TYPES: "type of records"}
+
+register_key_sorted_merger(_KIND, replaces_rows=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,34 +98,41 @@ class StoredMatches:
     def __init__(
         self, context: OperatorContext, name: str, states: Sequence[str] | None, type_: TypeInformation
     ) -> None:
-        self._schema = pa.schema(
-            {
-                "stage": pa.int16(),
-                "state": pa.int16(),
-                "previous": pa.int32(),
-                "time": pa.int64(),
-                "number": pa.int64(),
-                _RECORD: type_.storage_type,
-            }
-        )
-        self._rows = RowsOfKeys(
-            context,
-            name,
+        codec = context.state.keyed.codec
+        own = {
+            "stage": pa.int16(),
+            "state": pa.int16(),
+            "previous": pa.int64(),
+            "time": pa.int64(),
+            "number": pa.int64(),
+            _RECORD: type_.storage_type,
+        }
+        fields = [pa.field(HASH, pa.uint64()), pa.field(KEY, codec.arrow_type), pa.field(_ROW, pa.int64())]
+        fields += [pa.field(LIVE, pa.bool_()), *fields_of_rows(pa.schema(own))]
+        self._schema = pa.schema(fields)
+        about: dict[str, Any] = {"keys": codec.to_json()}
+        if states is not None:
+            about["states"] = list(states)
+        layout = TableLayout(
             "the partial matches of a pattern",
-            context.state.keyed.codec,
+            _KIND,
             self._schema,
-            about=RowsAbout(
-                type_, {} if states is None else {"states": ("list of states of the pattern", list(states))}
-            ),
+            3,
+            about,
+            _WORDS,
+            type_,
+            column=fields[-1].name,
+            renamed=context.renamed_fields,
         )
+        self._table = KeySortedTable(context.state.store(name), layout, replaces_rows=True)
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
-        self._rows.begin_epoch(0)
+        self._table.begin_epoch()
 
     def end_epoch(self) -> None:
         """Puts what has changed into state."""
-        self._rows.end_epoch()
+        self._table.end_epoch()
 
     def find(self, keys: KeyColumn, first: int = 0) -> FoundMatches:
         """Return what different keys have, which are in the order of hash and key.
@@ -133,46 +141,65 @@ class StoredMatches:
             keys: the keys.
             first: the place of the first event among those that have been taken, of this pattern and others.
         """
-        return FoundMatches(self._rows.find(keys), first)
+        return FoundMatches(*self._table.find(keys), first)
 
     def write(
-        self, keys: KeyColumn, changed: Mapping[int, NfaState], events: Events, found: FoundMatches, expired: Longs
+        self,
+        keys: KeyColumn,
+        changed: Mapping[int, NfaState],
+        events: Events,
+        found: FoundMatches,
+        expired: Longs,
+        passed: Longs,
     ) -> None:
-        """Replaces what keys have.
+        """Writes what has changed of keys.
 
         Args:
             keys: different keys, in the order of hash and key.
-            changed: what some of them have now, by their positions, which ascend.
+            changed: what some of them have now, by their positions.
             events: the events.
             found: what they have had until now.
-            expired: the positions of those that have nothing any more.
+            expired: the positions of other keys, which have nothing any more.
+            passed: rows of others, or of those behind whose rows something is added, that are gone or have changed.
         """
-        writer = _Writer()
-        gone = expired.tolist()
+        writer = RowWriter()
+        ended = expired.tolist()
         for position, state in changed.items():
             state.is_changed = False
             if not state.is_empty:
-                added_to = found.count_of(position) if state.is_addition else 0
-                writer.add(position, state, added_to)
-            elif not state.is_addition:
-                gone.append(position)
-        gone_keys = np.intersect1d(np.array(gone, np.int64), found.positions, assume_unique=True)
-        if len(writer.of_keys) or len(gone_keys):
-            rows = found.with_rows(writer.added_to, writer.rows(self._schema, events))
-            self._rows.write(keys, rows, gone_keys)
+                writer.add(position, state)
+            elif state.known is not None and state.known.standing:
+                ended.append(position)
+        pieces = [writer.columns(), found.gone(np.array(ended, np.int64)), passed]
+        written = _in_order(np.concatenate(pieces, axis=1))
+        if written.shape[1]:
+            self._table.append(self._batch(keys, written, events))
+
+    def _batch(self, keys: KeyColumn, written: Longs, events: Events) -> pa.RecordBatch:
+        of_keys, rows, is_live, *columns, places, has_record = written
+        own = keys.take(of_keys)
+        with_record = has_record != 0
+        records = events.column(places[with_record])
+        if not with_record.all():
+            records = records.take(pa.array(np.cumsum(with_record) - 1, mask=~with_record))
+        types = self._schema.types[_FIRST_COLUMN:-1]
+        numbers = [
+            pa.array(column.astype(type_.to_pandas_dtype())) for column, type_ in zip(columns, types, strict=True)
+        ]
+        arrays = [pa.array(own.hashes), own.values, pa.array(rows), pa.array(is_live != 0), *numbers, records]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def keys(self) -> KeyColumn:
         """Return all keys that have anything, each once."""
-        keys, _ = self._rows.stored()
-        order, firsts = order_by_key(keys.hashes, keys.values)
-        return keys.take(order[firsts])
+        self._table.end_epoch()
+        return self.all()[0]
 
     def all(self) -> tuple[KeyColumn, FoundMatches]:
         """Return all keys, and what they had when the epoch began."""
-        keys, rows = self._rows.before()
+        rows = self._table.stored()
+        keys = KeyColumn(rows.column(KEY), fixed_width(rows.column(HASH)))
         order, firsts = order_by_key(keys.hashes, keys.values)
-        rows = rows.take(pa.array(order))
-        return keys.take(order[firsts]), FoundMatches(StoredRows(np.cumsum(firsts) - 1, rows))
+        return keys.take(order[firsts]), FoundMatches(np.cumsum(firsts) - 1, rows.take(pa.array(order)))
 
 
 class FoundMatches:
@@ -184,26 +211,25 @@ class FoundMatches:
         records: the events, as one column.
 
     Args:
-        found: the rows.
+        of_keys: the position of each row's key, ascending.
+        found: the rows, those of a key by their numbers.
         first: the place of the first event among those that have been taken.
     """
 
-    def __init__(self, found: StoredRows, first: int = 0) -> None:
-        self._first, self._rows = first, found.rows
-        self.records = found.rows.column(_RECORD)
-        self._columns = [fixed_width(column) for column in found.rows.columns[:-1]]
-        self.positions, self._starts = np.unique(found.of_keys, return_index=True)
-        self.counts = np.diff(self._starts, append=len(found))
-        self._of_keys = found.of_keys
+    def __init__(self, of_keys: Longs, found: pa.RecordBatch, first: int = 0) -> None:
+        self._first, self._of_keys = first, of_keys
+        self.records = found.column(found.num_columns - 1)
+        self._columns = [fixed_width(column) for column in found.columns[_FIRST_COLUMN:-1]]
+        self._rows: Longs = fixed_width(found.column(_ROW_COLUMN))
+        self.positions, self._starts = np.unique(of_keys, return_index=True)
+        self.counts = np.diff(self._starts, append=len(of_keys))
 
     def events(self) -> tuple[Longs, Longs]:
         """The places of all events, by key and in the order in which they were matched, and the positions of keys."""
         takers, _, _, _, numbers = self._columns
-        rows = np.flatnonzero(takers != _NOT_TAKEN)
+        rows = np.flatnonzero(takers >= 0)
         rows = rows[np.lexsort((numbers[rows], self._of_keys[rows]))]
-        of_keys, numbers = self._of_keys[rows], numbers[rows]
-        is_first = (np.diff(of_keys, prepend=-1) != 0) | (np.diff(numbers, prepend=-1) != 0)
-        return -1 - self._first - rows[is_first], of_keys[is_first]
+        return -1 - self._first - rows, self._of_keys[rows]
 
     @cached_property
     def live(self) -> Longs:
@@ -222,149 +248,98 @@ class FoundMatches:
         return self._reduced(np.maximum, np.where(self._are_first, self._columns[3], MIN_WATERMARK))
 
     @property
-    def _are_first(self) -> npt.NDArray[np.bool_]:
+    def _are_first(self) -> Mask:
         taken, _, previous, *_ = self._columns
-        are_first: npt.NDArray[np.bool_] = (previous == _FIRST) & (taken != _NOT_TAKEN)
+        are_first: Mask = (previous == FIRST) & (taken != NOT_TAKEN)
         return are_first
 
     def _reduced(self, ufunc: np.ufunc, values: Longs) -> Longs:
         return np.asarray(ufunc.reduceat(values, self._starts)) if len(values) else values
 
-    def count_of(self, position: int) -> int:
-        """The number of rows of a key that has some."""
-        return int(self.counts[np.searchsorted(self.positions, position)])
+    def gone(self, positions: Longs) -> Longs:
+        """Say of all rows of some keys, which have some, that they are gone."""
+        places = np.searchsorted(self.positions, positions)
+        return self._gone(rows_of_ranges(self._starts[places], self.counts[places]))
 
-    def additions(self, is_wanted: npt.NDArray[np.bool_]) -> dict[int, NfaState]:
+    def _gone(self, rows: Longs) -> Longs:
+        written = np.zeros((WIDTH, len(rows)), np.int64)
+        written[0], written[1] = self._of_keys[rows], self._rows[rows]
+        return written
+
+    def begun_until(self, is_wanted: Mask, time: int) -> Longs:
+        """Say of the matches of some of the keys that began until a time that they are gone.
+
+        An event of them that others share is stored in another row from now on.
+        """
+        rows = rows_of_ranges(self._starts[is_wanted], self.counts[is_wanted])
+        if not len(rows):
+            return self._gone(rows)
+        takers, states, previous, times, numbers = (column[rows] for column in self._columns)
+        of_keys, own = self._of_keys[rows], self._rows[rows]
+        is_over = times[_roots(of_keys, own, previous)] <= time
+        stored = np.flatnonzero(is_over & (takers >= 0))
+        sharing = np.flatnonzero(~is_over & (takers < NOT_TAKEN))
+        gone = self._gone(rows[is_over])
+        if not len(sharing):
+            return gone
+        _, firsts = np.unique(np.stack([of_keys[sharing], numbers[sharing]]), axis=1, return_index=True)
+        sharing = sharing[np.sort(firsts)]
+        holders = _places(of_keys[stored], numbers[stored], of_keys[sharing], numbers[sharing])
+        heirs, holders = sharing[holders >= 0], stored[holders[holders >= 0]]
+        kept = np.ones((WIDTH, len(heirs)), np.int64)
+        columns = [of_keys, own, None, -2 - takers, states, previous, times, numbers]
+        for part, column in enumerate(columns):
+            if column is not None:
+                kept[part] = column[heirs]
+        kept[-2] = -1 - (self._first + rows[holders])
+        return np.concatenate([gone, kept], axis=1)
+
+    def additions(self, is_wanted: Mask) -> dict[int, NfaState]:
         """Return states for what begins of some of the keys, which is stored behind what they have."""
         numbers = self._reduced(np.maximum, self._columns[4])[is_wanted] + 1
+        rows = self._rows[(self._starts + self.counts - 1)[is_wanted]] + 1
         positions = self.positions[is_wanted].tolist()
         return {
-            position: NfaState(next_number=number, is_addition=True)
-            for position, number in zip(positions, numbers.tolist(), strict=True)
+            position: NfaState(next_number=number, known=KnownRows(row))
+            for position, number, row in zip(positions, numbers.tolist(), rows.tolist(), strict=True)
         }
 
-    def with_rows(self, added_to: Sequence[int], added: StoredRows) -> StoredRows:
-        """Rows, with those that some keys have had in front of what is added to them.
-
-        Args:
-            added_to: the positions of these keys, ascending.
-            added: the rows.
-        """
-        if not added_to:
-            return added
-        places = np.searchsorted(self.positions, np.array(added_to, np.int64))
-        kept = self._rows.take(pa.array(rows_of_ranges(self._starts[places], self.counts[places])))
-        of_keys = np.concatenate([np.repeat(self.positions[places], self.counts[places]), added.of_keys])
-        both = pa.concat_batches([kept, added.rows])
-        order = in_order(of_keys)
-        return StoredRows(of_keys[order], both.take(pa.array(order)))
-
-    def states(self, is_wanted: npt.NDArray[np.bool_]) -> dict[int, NfaState]:
+    def states(self, is_wanted: Mask) -> dict[int, NfaState]:
         """Return what some of the keys have, by their positions; events have negative places."""
         starts, counts = self._starts[is_wanted], self.counts[is_wanted]
         rows = rows_of_ranges(starts, counts)
-        columns = [column[rows].tolist() for column in self._columns]
+        columns = [column[rows].tolist() for column in (*self._columns, self._rows)]
         stops = np.cumsum(counts)
         bounds = [self.positions[is_wanted], self._first + starts, stops - counts, stops]
         return {
-            position: _state([column[start:stop] for column in columns], place)
+            position: state_of([column[start:stop] for column in columns], place)
             for position, place, start, stop in zip(*(bound.tolist() for bound in bounds), strict=True)
         }
 
 
-def _state(columns: Sequence[list[int]], place: int) -> NfaState:
-    """Return what a key has.
-
-    Args:
-        columns: its rows.
-        place: the first of them among all rows.
-    """
-    state = NfaState()
-    steps: list[Step] = []
-    firsts: list[EventId] = []
-    places: dict[EventId, int] = {}
-    for row, (taker, at, before, time, number) in enumerate(zip(*columns, strict=True)):
-        if taker == _NOT_TAKEN:
-            step, first = steps[before], firsts[before]
-        else:
-            event_id = (time, number)
-            event = places.setdefault(event_id, -1 - (place + row))
-            parent, first = (None, event_id) if before == _FIRST else (steps[before], firsts[before])
-            step = (taker, event_id, event, parent)
-        steps.append(step)
-        firsts.append(first)
-        if at >= 0:
-            state.partial.append((first, at, step))
-            state.live |= 1 << at
-        elif at == _FINISHED:
-            state.finished.append((first, step))
-    state.next_number = max(columns[-1]) + 1
-    return state
+def _roots(of_keys: Longs, rows: Longs, previous: Longs) -> Longs:
+    """For each row the first step of its match, as its place among rows of keys, by key and number."""
+    is_first = previous == FIRST
+    roots = _places(of_keys, rows, of_keys, np.where(is_first, rows, previous))
+    while not is_first[roots].all():
+        roots = roots[roots]
+    return roots
 
 
-class _Writer:
-    """Makes rows of the matches of keys."""
+def _places(of_keys: Longs, numbers: Longs, wanted_of: Longs, wanted: Longs) -> Longs:
+    """Where pairs of keys and numbers are among others, which are different; -1 where they are not."""
+    all_keys, all_numbers = np.concatenate([of_keys, wanted_of]), np.concatenate([numbers, wanted])
+    order = in_order(all_keys, all_numbers)
+    all_keys, all_numbers, is_wanted = all_keys[order], all_numbers[order], order >= len(of_keys)
+    before = np.maximum.accumulate(np.where(is_wanted, -1, np.arange(len(order))))
+    is_found = (before >= 0) & (all_keys[before] == all_keys) & (all_numbers[before] == all_numbers)
+    places = np.empty(len(wanted), np.int64)
+    places[order[is_wanted] - len(of_keys)] = np.where(is_found, order[before], -1)[is_wanted]
+    return places
 
-    def __init__(self) -> None:
-        self.of_keys: list[int] = []
-        self.added_to: list[int] = []
-        self._columns: tuple[list[int], ...] = ([], [], [], [], [])
-        self._events: list[int] = []
-        self._with_record: list[bool] = []
 
-    def add(self, position: int, state: NfaState, added_to: int = 0) -> None:
-        """Adds what a key has.
-
-        Args:
-            position: the key.
-            state: what it has, or what is added.
-            added_to: the number of rows that it is added to.
-        """
-        if added_to:
-            self.added_to.append(position)
-        first = len(self._events)
-        before = first - added_to
-        rows: dict[int, int] = {}
-        stored: set[EventId] = set()
-        standing = [(at, step) for _, at, step in state.partial]
-        standing += [(_FINISHED, step) for _, step in state.finished]
-        for at, step in standing:
-            known = rows.get(id(step))
-            if known is not None:
-                self._append(_NOT_TAKEN, at, known, step, has_record=False)
-                continue
-            new: list[Step] = []
-            parent: Step | None = step
-            while parent is not None and id(parent) not in rows:
-                new.append(parent)
-                parent = parent[3]
-            previous = _FIRST if parent is None else rows[id(parent)]
-            for each in reversed(new):
-                rows[id(each)] = len(self._events) - before
-                stands = at if each is step else _NO_STATE
-                self._append(each[0], stands, previous, each, has_record=each[1] not in stored)
-                stored.add(each[1])
-                previous = rows[id(each)]
-        self.of_keys += [position] * (len(self._events) - first)
-
-    def _append(self, taker: int, at: int, previous: int, step: Step, *, has_record: bool) -> None:
-        _, (time, number), event, _ = step
-        for column, value in zip(self._columns, (taker, at, previous, time, number), strict=True):
-            column.append(value)
-        self._events.append(event)
-        self._with_record.append(has_record)
-
-    def rows(self, schema: pa.Schema, events: Events) -> StoredRows:
-        """All that was added."""
-        with_record = np.array(self._with_record, np.bool_)
-        places = np.array(self._events, np.int64)
-        records = events.column(places[with_record])
-        if not with_record.all():
-            indices = np.cumsum(with_record) - 1
-            records = records.take(pa.array(indices, mask=~with_record))
-        numbers: Sequence[Any] = [
-            pa.array(np.array(column, np.int64).astype(field.type.to_pandas_dtype()))
-            for column, field in zip(self._columns, schema, strict=False)
-        ]
-        rows = pa.RecordBatch.from_arrays([*numbers, records], schema=schema)
-        return StoredRows(np.array(self.of_keys, np.int64), rows)
+def _in_order(written: Longs) -> Longs:
+    """Rows by key and number."""
+    of_keys, rows = written[:2]
+    is_behind = (of_keys[1:] > of_keys[:-1]) | ((of_keys[1:] == of_keys[:-1]) & (rows[1:] > rows[:-1]))
+    return written if is_behind.all() else written[:, in_order(of_keys, rows)]
