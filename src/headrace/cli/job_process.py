@@ -17,6 +17,7 @@ from typing import Final
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.durable import write_file
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.common.logs import get_logger
 from headrace.savepoint.requests import JobProcess
@@ -78,8 +79,7 @@ def _run(task: JobTask, settings: dict[str, str], folder: Path) -> tuple[int, st
     program = Path(task.program)
     try:
         server = start_server(Configuration.from_dict(settings))
-        (folder / "server.part").write_text(json.dumps({"address": server.address}), encoding="utf-8")
-        (folder / "server.part").replace(folder / SERVER)
+        write_file(folder / SERVER, [json.dumps({"address": server.address}).encode()], durable=False)
         if program.suffix == ".sql":
             return run_sql(program, None, settings, progress=True), ""
         return run_program(script_of(program, task.entry), task.arguments, settings, progress=True), ""

@@ -9,6 +9,7 @@ from headrace.cli.job_process import script_of
 from headrace.cli.run import run_script
 from headrace.cli.sql.client import SqlClient, tables_with
 from headrace.client.defaults import GraphCaptured, capture_graphs
+from headrace.common.durable import write_file
 from headrace.common.errors import HeadraceError
 from headrace.plan.plan_document import plan_to_document
 from headrace.server.cluster.processes import PLAN, TASK, JobTask
@@ -35,7 +36,7 @@ def main(folder: Path) -> int:
     if not captured:
         sys.stderr.write(f"{program.name} came to no job\n")
         return 1
-    (folder / PLAN).write_text(json.dumps(plan_to_document(captured[0][1])), encoding="utf-8")
+    write_file(folder / PLAN, [json.dumps(plan_to_document(captured[0][1])).encode()], durable=False)
     return 0
 
 

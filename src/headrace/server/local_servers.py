@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from headrace.common.durable import write_file
 from headrace.common.logs import get_logger
 from headrace.savepoint.requests import JobProcess
 
@@ -49,9 +50,7 @@ def note(address: str, token_file: str, *, takes_programs: bool = False) -> Path
         if not _is_own(folder):
             raise PermissionError(f"{folder} is another user's, or others can write there")
         file = folder / f"{os.getpid()}.json"
-        partial = file.with_suffix(".part")
-        partial.write_text(json.dumps(asdict(server)), encoding="utf-8")
-        partial.replace(file)
+        write_file(file, [json.dumps(asdict(server)).encode()], durable=False)
     except OSError as error:
         logger.info("commands on this machine do not find %s by themselves: %s", address, error)
         return None

@@ -18,6 +18,7 @@ from typing import Final
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.durable import write_file
 from headrace.common.logs import get_logger
 
 logger = get_logger(__name__)
@@ -95,7 +96,7 @@ class RotatedLog:
                     copied.flush()
                 os.truncate(self._file, 0)
                 written = self._written_before() + copied.tell()
-            _replace(self._begin, str(written).encode())
+            write_file(self._begin, [str(written).encode()], durable=False)
         return True
 
     def tail(self, most: int, after: int | None = None) -> LogPart | None:
@@ -230,9 +231,3 @@ def _decoded(data: bytes, begin: int) -> LogPart:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
     return LogPart(text, begin, begin + len(data) - len(decoder.getstate()[0]))
-
-
-def _replace(file: Path, content: bytes) -> None:
-    part = file.with_name(f"{file.name}.part")
-    part.write_bytes(content)
-    part.replace(file)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common import options
+from headrace.common.durable import write_file
 from headrace.common.errors import InvalidProgramError, JobExecutionError
 from headrace.common.job_status import JobStatus
 from headrace.server.client import RestClient
@@ -67,7 +68,7 @@ class Dispatcher:
         client = self._client
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             program = Path(folder) / "refresh.sql"
-            program.write_text(_script(environment, statement), encoding="utf-8")
+            write_file(program, [_script(environment, statement).encode()], durable=False)
             uploaded = client.upload(program)
         try:
             return str(client.ask("POST", ("jars", uploaded, "run"), body=body)["jobid"])
