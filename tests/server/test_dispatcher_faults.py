@@ -78,7 +78,7 @@ class Trial:
         """Start a dispatcher, and wait until one leads that is younger than those before."""
         before = generation_of(self.storage)
         self.dispatchers.append(DispatcherProcess(self.storage, *fault))
-        wait_for(lambda: generation_of(self.storage) > before, 60.0)
+        wait_for(lambda: generation_of(self.storage) > before, 180.0)  # a busy machine takes its time for a start
         found: RestClient = wait_for(lambda: leader_of(self.storage), 60.0)
         return found
 
