@@ -217,5 +217,4 @@ def test_a_window_that_is_left_alone_shows_that_it_waits(browser: Browser, shop:
         page.locator("#subtasks-1 summary, #operators details summary").first.click()
         asked = len(visit.asked)
         more(visit, asked)
-        page.wait_for_timeout(300)
-        assert page.locator("#operators details[open]").count() == 1
+        page.wait_for_selector("#operators details[open]")
