@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections import Counter
 from functools import cache
 from typing import Any, Final
 
@@ -49,7 +48,6 @@ CHANGES: Final = [
     ("-D", [1, 20]),
     ("-D", [7, 10]),
 ]
-CHANGING: Final = "'connector' = 'oracle', 'changelog-mode' = 'I,UB,UA,D'"
 FOUND: Final = {10: ["p", "q"], 20: ["r"], 30: []}
 
 
@@ -62,7 +60,7 @@ def test_lookup_joins_take_back_what_they_found(kind: str, table: str) -> None:
         "mode": "streaming",
         "options": {"table.optimizer.non-deterministic-update.strategy": "TRY_RESOLVE"},
         "setup": [
-            f"CREATE TABLE t ({columns}) WITH ({CHANGING})",
+            f"CREATE TABLE t ({columns}) WITH ('connector' = 'oracle', 'changelog-mode' = 'I,UB,UA,D')",
             "CREATE TABLE dim (b INT, c STRING) WITH ('connector' = 'oracle', 'lookup' = 'true')",
             "CREATE TABLE r (a INT, b INT, c STRING) WITH ('connector' = 'oracle')",
         ],
@@ -78,39 +76,6 @@ def test_lookup_joins_take_back_what_they_found(kind: str, table: str) -> None:
     rows = zip(CHANGES, [*names, *unknown], strict=True)
     expected = [[kind_of, [*row, name]] for (kind_of, row), found in rows for name in found]
     assert outcome(case)["sinks"]["r"]["changelog"] == expected
-
-
-asked = Counter[int]()
-
-
-def found_now(b: int) -> list[tuple[int, str]]:
-    """Rows of a key that are others each time."""
-    asked[b] += 1
-    return [(b, f"{name}{asked[b]}") for name in FOUND[b]]
-
-
-def test_what_is_taken_back_is_not_looked_up() -> None:
-    asked.clear()
-    function = f"'connector' = 'function', 'function' = '{__name__}.found_now'"
-    case = {
-        "mode": "streaming",
-        "options": {"table.optimizer.non-deterministic-update.strategy": "TRY_RESOLVE"},
-        "setup": [
-            f"CREATE TABLE t (a INT, b INT, p AS PROCTIME()) WITH ({CHANGING})",
-            f"CREATE TABLE dim (b INT, c STRING, PRIMARY KEY (b) NOT ENFORCED) WITH ({function})",
-            "CREATE TABLE r (a INT, b INT, c STRING) WITH ('connector' = 'oracle')",
-        ],
-        "inputs": [["t", kind_of, row] for kind_of, row in CHANGES],
-        "sql": ["INSERT INTO r SELECT t.a, t.b, d.c FROM t JOIN dim FOR SYSTEM_TIME AS OF t.p AS d ON t.b = d.b"],
-        "want": "run",
-    }
-    found = outcome(case)["sinks"]["r"]
-    assert [row for row in found["changelog"] if row[1][:2] == [1, 20]] == [
-        ["+U", [1, 20, "r2"]],
-        ["-D", [1, 20, "r2"]],
-    ]
-    assert found["final"] == []
-    assert asked == {10: 1, 20: 2, 30: 1}
 
 
 def test_refusals_have_the_words_of_flink() -> None:

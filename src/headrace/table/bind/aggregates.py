@@ -244,12 +244,16 @@ class GroupBinder(ExpressionBinder):
         cast = tuple(map(self.implicit, operands, signature.operands))
         nullable = signature.result.nullable or (node.filter is not None and function.name not in _NEVER_NULL)
         time = cast[0].time if cast and signature.result.as_nullable() == cast[0].type.as_nullable() else None
+        columns = tuple(map(self._input, cast))
+        is_distinct = node.quantifier is sql.Quantifier.DISTINCT
+        if function.name == "COUNT" and not is_distinct and not any(each.type.nullable for each in cast):
+            columns = ()  # all rows count
         call = AggregateCall(
             function.name,
-            tuple(map(self._input, cast)),
+            columns,
             signature.result.as_nullable() if nullable else signature.result,
             time,
-            node.quantifier is sql.Quantifier.DISTINCT,
+            is_distinct,
             None if node.filter is None else self._filter(node.filter),
             self._order(node.order_by),
             (*options, *function.options),

@@ -269,6 +269,8 @@ class _SelectBinder:
         self.windows = windows
         self.groups: GroupBinder | None = None
         self.binder = ExpressionBinder(queries, scope, "SELECT", windows)
+        for window in windows.values():  # of which no function need be
+            self.binder.bind_all((*window.partition_by, *(item.expression for item in window.order_by)))
 
     def bind(self, relation: Relation, order_by: Sequence[sqle.OrderItem]) -> Selected:
         """The projection, with columns to sort by."""
@@ -285,7 +287,7 @@ class _SelectBinder:
         self.binder.aliases = {}
         hints = bound_hints(self.context, node.hints)
         if self.groups is not None:
-            names = {scalar.index: name for scalar, name in reversed(items) if isinstance(scalar, InputRef)}
+            names = {scalar.index: name for scalar, name in items if isinstance(scalar, InputRef)}
             relation = self.groups.relation(relation, names, hints)
         if having is not None:
             relation = filtered(relation, having, self.scope.correlation)
@@ -355,21 +357,18 @@ class _SelectBinder:
         names: tuple[str, ...],
         hints: tuple[Hint, ...],
     ) -> Relation:
-        """The projection with the filter of QUALIFY above it, whose operands are appended columns."""
+        """The projection with the filter of QUALIFY above it, whose condition is an appended column."""
         if condition is None:
             return self._projected(relation, expressions, names, hints)
-        columns = list(expressions)
-        columns += [each for each in dict.fromkeys(_needed(condition, expressions)) if each not in expressions]
-        added = unique_names([*names, *("QualifyExpression" for _ in columns[len(names) :])])
-        inner = Project(relation, tuple(columns), added, hints)
-
-        def as_column(scalar: Scalar) -> Scalar:
-            return inner.column(columns.index(scalar)) if scalar in columns else scalar
-
-        filtered_rows = Filter(inner, _replaced(condition, as_column))
-        if len(columns) == len(expressions):
-            return filtered_rows
-        return Project(filtered_rows, tuple(map(inner.column, range(len(names)))), names)
+        added = unique_names([*names, "QualifyExpression"])
+        given = Project(relation, expressions, names, hints)
+        selected = tuple(map(given.column, range(len(names))))
+        found = _of_selected(condition, dict(zip(expressions, selected, strict=True)))
+        inner = Project(relation, (*expressions, condition), added, hints)
+        if found is not None:
+            inner = Project(given, (*selected, found), added)
+        chosen = Filter(inner, inner.column(len(names)))
+        return Project(chosen, tuple(map(inner.column, range(len(names)))), names)
 
     # --- the select list ---------------------------------------------------------------------------------------------
 
@@ -474,21 +473,15 @@ class _SelectBinder:
         return index
 
 
-def _needed(scalar: Scalar, known: Sequence[Scalar]) -> Iterator[Scalar]:
-    """The parts from which a condition can be computed: known scalars, OVER calls, and columns."""
-    if scalar in known or isinstance(scalar, OverCall | InputRef):
-        yield scalar
-        return
-    for part in scalar.children:
-        yield from _needed(part, known)
-
-
-def _replaced(scalar: Scalar, rule: Callable[[Scalar], Scalar]) -> Scalar:
-    """The scalar after the rule has been applied to its parts, the largest first."""
-    found = rule(scalar)
-    if found is not scalar:
-        return found
-    return scalar.with_parts(Scalar, [_replaced(part, rule) for part in scalar.children])
+def _of_selected(condition: Scalar, columns: dict[Scalar, Scalar]) -> Scalar | None:
+    """A condition over columns of SELECT; None if it has calls of its own, or reads others."""
+    if condition in columns:
+        return columns[condition]
+    if isinstance(condition, OverCall | InputRef):
+        return None
+    parts = [_of_selected(part, columns) for part in condition.children]
+    known = [part for part in parts if part is not None]
+    return condition.with_parts(Scalar, known) if len(known) == len(parts) else None
 
 
 def ordinal(context: BindContext, node: sqle.SqlExpression, width: int) -> int | None:

@@ -15,7 +15,7 @@ from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.functions.types import to_external, with_nullability
 from headrace.table.logical.relations import MetadataRead, Project, Relation, Sink
 from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Schema, unique_names
 from headrace.table.parse.tree.node import QueryExpression
 from headrace.table.parse.tree.statements import Delete, Insert, Truncate, Update
 
@@ -208,7 +208,10 @@ class _InsertBinder:
                 else each
                 for each in expressions
             ]
-        return Project(relation, tuple(expressions), tuple(column.name for column in columns))
+            return Project(relation, tuple(expressions), tuple(column.name for column in columns))
+        pairs = enumerate(expressions)
+        names = [schema.names[each.index] if isinstance(each, InputRef) else f"EXPR${at}" for at, each in pairs]
+        return Project(relation, tuple(expressions), unique_names(names))
 
     def _fits(self, schema: Schema, columns: list[Column], wanted: list[str], path: ObjectPath) -> bool:
         """Return whether the query has the columns of the sink; if not, the error says which of them differ."""

@@ -38,7 +38,7 @@ def table_relation(
         _key(table, read),
         tuple(MetadataRead(len(physical) + at, each.metadata_key) for at, each in enumerate(metadata)),
         table.partition_keys,
-        tuple(hint for hint in hints if hint.name != "OPTIONS"),
+        hints,
         table.inline,
         expectations=expectations_of(queries, path, dict(options), stored),
     )

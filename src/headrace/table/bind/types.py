@@ -14,6 +14,7 @@ from headrace.common.logical_types import (
     MultisetType,
     RawType,
     RowType,
+    StructuredType,
     TypeRoot,
 )
 from headrace.table.bind.errors import SqlPlanError, invalid
@@ -86,12 +87,7 @@ class TypeBinder:
         if isinstance(spec, MapTypeSpec):
             return MapType(self.bind(spec.key), self.bind(spec.value))
         if isinstance(spec, RowTypeSpec):
-            comments = tuple(field.comment for field in spec.fields)
-            return RowType(
-                tuple(field.name.text for field in spec.fields),
-                tuple(self.bind(field.type) for field in spec.fields),
-                comments if any(comment is not None for comment in comments) else (),
-            )
+            return self._row(spec)
         if isinstance(spec, IntervalTypeSpec):
             return interval_type(spec.qualifier)
         if isinstance(spec, RawTypeSpec):
@@ -101,6 +97,14 @@ class TypeBinder:
             return RawType(spec.class_name)
         assert isinstance(spec, NamedTypeSpec)
         raise invalid(self._source, spec, f"unknown type '{spec.path}'", type_advice(str(spec.path)))
+
+    def _row(self, spec: RowTypeSpec) -> LogicalType:
+        names = tuple(field.name.text for field in spec.fields)
+        types = tuple(self.bind(field.type) for field in spec.fields)
+        if spec.class_name is not None:
+            return StructuredType(spec.class_name, names, types)
+        comments = tuple(field.comment for field in spec.fields)
+        return RowType(names, types, comments if any(comment is not None for comment in comments) else ())
 
     def _atomic(self, spec: AtomicTypeSpec) -> LogicalType:
         if spec.word in _UNBOUNDED:

@@ -154,8 +154,6 @@ class _Alteration:
             if self.table.primary_key is not None and str(path) in self.table.primary_key.columns:
                 raise self.context.error(path, f"column '{path}' is used as the primary key", "DROP PRIMARY KEY first.")
         kept = tuple(column for column in self.table.columns if column.name not in dropped)
-        if not kept:
-            raise self.context.error(action, "a table keeps one column at least")
         return replace(self.table, columns=kept)
 
     def add_partitions(self, action: sql.AddPartitions) -> CatalogTable:

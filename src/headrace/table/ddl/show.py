@@ -216,7 +216,8 @@ def _create_catalog(context: BindContext, node: sql.ShowCreate) -> str:
 
 
 def _create_model(context: BindContext, node: sql.ShowCreate) -> str:
-    return text.create_model(*model_of(context, node.path))
+    path, model = model_of(context, node.path)
+    return text.create_model(path, model, is_temporary=path in context.catalogs.temporary_models)
 
 
 def _create_other(context: BindContext, node: sql.ShowCreate) -> str:
@@ -253,7 +254,7 @@ def _described(found: TableLike, shown: list[Column]) -> StatementResult:
     """A row for each column; comments are shown if there is any."""
     key = found.primary_key if isinstance(found, CatalogTable) else None
     watermark = found.watermark if isinstance(found, CatalogTable) else None
-    has_comments = any(column.comment for column in found.columns)
+    has_comments = any(column.comment is not None for column in found.columns)
     rows: list[tuple[Any, ...]] = []
     for column in shown:
         keys = f"PRI({', '.join(key.columns)})" if key is not None and column.name in key.columns else None

@@ -53,9 +53,10 @@ def create_view(path: ObjectPath, view: CatalogView, *, is_temporary: bool) -> s
     return "\n".join([*lines, f"AS {view.query}"]) + "\n"
 
 
-def create_model(path: ObjectPath, model: CatalogModel) -> str:
+def create_model(path: ObjectPath, model: CatalogModel, *, is_temporary: bool) -> str:
     """``CREATE MODEL`` of a model."""
-    lines = [f"CREATE MODEL {quoted_path(path)}"]
+    word = "TEMPORARY MODEL" if is_temporary else "MODEL"
+    lines = [f"CREATE {word} {quoted_path(path)}"]
     for word, group in (("INPUT", model.inputs), ("OUTPUT", model.outputs)):
         if group:
             lines.append(f"{word} ({', '.join(map(_column, group))})")

@@ -33,6 +33,7 @@ class GroupAggregate(PhysicalNode):
     Attributes:
         ttl: the time to live of unused state that a hint says; None for that of the session.
         level: ``PARTIAL`` or ``FINAL`` where distinct values are aggregated in two levels; empty elsewhere.
+        in_one_phase: whether plans of batch mode show no partial results.
     """
 
     name: ClassVar[str] = "GroupAggregate"
@@ -48,6 +49,7 @@ class GroupAggregate(PhysicalNode):
     names: tuple[str, ...]
     ttl: str | None = None
     level: str = ""
+    in_one_phase: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -93,7 +95,8 @@ class GroupAggregate(PhysicalNode):
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         if not is_batch or not isinstance(self.input, Exchange):
             return self
-        shown = shown_aggregate(Grouping(self.input.input, self.group, self.calls, self.schema))
+        grouping = Grouping(self.input.input, self.group, self.calls, self.schema, self.in_one_phase)
+        shown = shown_aggregate(grouping)
         return self if shown is None else shown
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
@@ -138,6 +141,8 @@ def _only_grows(node: PhysicalNode, call: AggregateCall) -> bool:
                 return False
             place = column.index
         (node,) = node.inputs
+    if node.name == "ChangelogNormalize":  # no change of a row changes its key
+        return any(key == {place} for key in node.upsert_keys)
     if not isinstance(node, GroupAggregate) or node.retracts or place < len(node.group):
         return False
     return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if call.function == "MAX" else ("MIN",))

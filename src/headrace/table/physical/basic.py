@@ -31,6 +31,7 @@ from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms,
 from headrace.table.physical.scalar_text import binary, calcite_text, literal_text, record_type_text
 from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, record_type
+from headrace.table.rules.conditions import without_null_branch
 from headrace.table.rules.known_columns import known_value
 from headrace.table.rules.searches import constants_of
 from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
@@ -58,6 +59,9 @@ class TableSourceScan(PhysicalNode):
         projected = [f"project=[{names_text(self.schema.names)}], metadata=[]"] if self.scan.is_projected else []
         yield "table", f"[{', '.join([*self.scan.path, *self._abilities(projected)])}]"
         yield "fields", names_text(self.schema.names)
+        options = [pair for hint in self.scan.hints if hint.name == "OPTIONS" for pair in hint.options]
+        if options:
+            yield "hints", f"[[OPTIONS options:{{{', '.join(f'{key}={value}' for key, value in options)}}}]]"
 
     def _abilities(self, projected: Sequence[str] = ()) -> Iterator[str]:
         """What the connector is told to leave out."""
@@ -76,6 +80,8 @@ class TableSourceScan(PhysicalNode):
 
     @property
     def identity(self) -> str:
+        if self.scan.hints:
+            return replace(self, scan=replace(self.scan, hints=())).identity
         if self.scan.partitions is not None:  # there may be others when the statement is planned again
             return replace(self, scan=replace(self.scan, partitions=None)).identity
         if isinstance(self.source, GraphSource):  # its table has a generated name, which depends on the others
@@ -183,6 +189,12 @@ class Calc(PhysicalNode):
         if self.condition is not None:
             yield "where", text(materialized(self.condition, self.input.schema), given)
 
+    @property
+    def distributions(self) -> tuple[tuple[int, ...], ...]:
+        places = {each.index: at for at, each in enumerate(self.expressions) if isinstance(each, InputRef)}
+        known = [[places.get(index) for index in each] for each in self.input.distributions]
+        return tuple(tuple(at for at in each if at is not None) for each in known if None not in each)
+
     def with_read_inputs(self) -> PhysicalNode:
         computed = self.expressions if self.condition is None else (*self.expressions, self.condition)
         below = self.input.as_read({index for each in computed for index in input_refs(each)})
@@ -192,13 +204,14 @@ class Calc(PhysicalNode):
         below = self.input
         if self.is_identity:
             return below
+        below = below.below_projection() or below
         if isinstance(below, PulledCalc) and self.condition is None:
             merged = tuple(substituted(each, below.expressions) for each in self.expressions)
             return replace(self, input=below.input, expressions=merged)
         results = getattr(below, "results", ())
         if not results:
             return self
-        condition = None if self.condition is None else substituted(self.condition, results)
+        condition = None if self.condition is None else without_null_branch(substituted(self.condition, results))
         return replace(
             self, expressions=tuple(substituted(each, results) for each in self.expressions), condition=condition
         )
@@ -441,6 +454,7 @@ class Expand(PhysicalNode):
         projections: the columns of each row; None for a column that is null.
         numbers: their numbers.
         names: the names of the columns.
+        shows_last: whether plans show the last column before the number behind it.
     """
 
     name: ClassVar[str] = "Expand"
@@ -448,6 +462,7 @@ class Expand(PhysicalNode):
     projections: tuple[tuple[int | None, ...], ...]
     numbers: tuple[int, ...]
     names: tuple[str, ...]
+    shows_last: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -464,7 +479,8 @@ class Expand(PhysicalNode):
         for projection, number in zip(self.projections, self.numbers, strict=True):
             shown = ["null" if index is None else names[index] for index in projection]
             columns = [s if s == name else f"{s} AS {name}" for s, name in zip(shown, self.names, strict=False)]
-            rows.append(f"{{{names_text([*columns, f'{number} AS {self.names[-1]}'])}}}")
+            columns.insert(len(columns) - self.shows_last, f"{number} AS {self.names[-1]}")
+            rows.append(f"{{{names_text(columns)}}}")
         yield "projects", f"[{names_text(rows)}]"[1:-1]
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:

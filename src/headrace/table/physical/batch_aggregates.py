@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.common.logical_types import LogicalType
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.functions.types import BIGINT
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.calcs import projected
 from headrace.table.physical.node import PhysicalNode, names_text
-from headrace.table.physical.phases import Phase, call_texts, partial_calls
+from headrace.table.physical.phases import WHOLE_IN_BATCH, Phase, call_texts, partial_calls
 
-_UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE"))
-_SORTED: Final = frozenset(("COLLECT", "ARRAY_AGG", "LISTAGG"))
+_UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "JSON_ARRAYAGG"))
+_SORTED: Final = WHOLE_IN_BATCH | {"LISTAGG"}
+_VARYING: Final = (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY)
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,14 @@ class Grouping:
         group: the grouping columns.
         calls: the calls.
         schema: its columns.
+        in_one_phase: whether there are no partial results.
     """
 
     source: PhysicalNode
     group: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     schema: Schema
+    in_one_phase: bool = False
 
     @staticmethod
     def of(
@@ -46,6 +50,18 @@ class Grouping:
         fields = [source.schema[index] for index in group]
         results = (Field(name, call.type) for name, call in zip(names, calls, strict=True))
         return Grouping(source, tuple(group), tuple(calls), Schema((*fields, *results)))
+
+    @property
+    def has_unique_rows(self) -> bool:
+        """Return whether each group is a single row."""
+        return any(key and key <= set(self.group) for key in self.source.upsert_keys)
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The grouping columns that tell groups apart."""
+        known = [key for key in self.source.upsert_keys if key and key <= set(self.group)]
+        kept = min(known, key=sorted, default=frozenset(self.group))
+        return tuple(index for index in self.group if index in kept)
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -61,8 +77,10 @@ class Grouping:
 
     def terms(self, calls: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """The terms of a phase with these calls."""
-        names = names_text([self.source.schema.names[index] for index in self.group])
-        grouped = (("groupBy", names),) if names else ()
+        given, keys = self.source.schema.names, self.keys
+        others = [given[index] for index in self.group if index not in keys]
+        grouped = (("groupBy", names_text([given[index] for index in keys])),) if keys else ()
+        grouped = (*grouped, ("auxGrouping", names_text(others))) if others else grouped
         return (*grouped, ("select", names_text([*self.key_texts, *calls])))
 
 
@@ -71,40 +89,54 @@ def shown_aggregate(node: Grouping) -> PhysicalNode | None:
     if any(call.is_distinct for call in node.calls):
         return _of_distinct(node)
     if any(call.function in _UNMERGED for call in node.calls):
-        return _sorted_in_one_phase(node)
-    is_sorted = any(call.function in _SORTED for call in node.calls)
+        return _alone(node, is_sorted=True)
+    is_sorted = any(_has_varying_size(call) for call in node.calls)
     found = partial_calls(node.calls, node.results, node.source.schema.names)
     if found is None:
         return None
     if distribution_of(node.source, node.group):
-        return _in_one_phase(node)
+        return _merged(node.source, node, "SortAggregate" if _is_sorted(node.source) else "HashAggregate")
+    if node.in_one_phase or node.has_unique_rows:
+        return _alone(node, is_sorted=is_sorted)
     kind = "Sort" if is_sorted else "Hash"
     source = _sorted(node.source, node) if is_sorted else node.source
     local = Phase(source, node.source.schema, f"Local{kind}Aggregate", node.terms(found.partial))
     below: PhysicalNode = Exchange(local, node.group)
     below = _sorted(below, node) if is_sorted else below
-    return _merged(below, node, f"{kind}Aggregate", found.final, is_merge=True)
+    return _merged(below, node, f"{kind}Aggregate", found.final)
 
 
-def _merged(below: PhysicalNode, node: Grouping, title: str, calls: Sequence[str], *, is_merge: bool) -> PhysicalNode:
-    terms = (("isMerge", str(is_merge).lower()), *node.terms(calls))
-    return Phase(below, node.schema, title, terms, distributed=tuple(range(len(node.group))))
+def _has_varying_size(call: AggregateCall) -> bool:
+    """Return whether what a call has seen takes a varying number of bytes, so that rows are sorted by their keys."""
+    if call.function in _SORTED:
+        return True
+    kind = call.type
+    return call.function in ("MIN", "MAX") and not (isinstance(kind, AtomicType) and kind.root not in _VARYING)
 
 
-def _in_one_phase(node: Grouping) -> PhysicalNode:
-    """An aggregate of rows that are in the task of their group already."""
-    texts = call_texts(node.calls, node.results, node.source.schema.names, retracts=False)
-    title = "SortAggregate" if _is_sorted(node.source) else "HashAggregate"
-    return _merged(node.source, node, title, texts, is_merge=False)
+def _merged(below: PhysicalNode, node: Grouping, title: str, calls: Sequence[str] | None = None) -> PhysicalNode:
+    """The last phase, which merges the results of another one if it has calls of its own."""
+    texts = calls
+    if texts is None:
+        texts = call_texts(node.calls, node.results, node.source.schema.names, retracts=False)
+    terms = (("isMerge", str(calls is not None).lower()), *node.terms(texts))
+    return Phase(
+        below,
+        node.schema,
+        title,
+        terms,
+        distributed=tuple(at for at, index in enumerate(node.group) if index in node.keys),
+    )
 
 
-def _sorted_in_one_phase(node: Grouping) -> PhysicalNode:
-    texts = call_texts(node.calls, node.results, node.source.schema.names, retracts=False)
-    return _merged(_sorted(Exchange(node.source, node.group), node), node, "SortAggregate", texts, is_merge=False)
+def _alone(node: Grouping, *, is_sorted: bool) -> PhysicalNode:
+    """An aggregate without partial results."""
+    below: PhysicalNode = Exchange(node.source, node.keys)
+    return _merged(_sorted(below, node) if is_sorted else below, node, f"{'Sort' if is_sorted else 'Hash'}Aggregate")
 
 
 def _sorted(source: PhysicalNode, node: Grouping) -> PhysicalNode:
-    keys = names_text([f"{source.schema.names[index]} ASC" for index in node.group])
+    keys = names_text([f"{source.schema.names[index]} ASC" for index in node.keys])
     return Phase(source, source.schema, "Sort", (("orderBy", keys),)) if keys else source
 
 
@@ -113,23 +145,7 @@ def _sorted(source: PhysicalNode, node: Grouping) -> PhysicalNode:
 
 def distribution_of(node: PhysicalNode, group: Sequence[int]) -> bool:
     """Return whether rows of a group are in one task already, since they were brought together by its columns."""
-    found = _distributed(node)
-    return found is not None and set(found) <= set(group) and bool(found) == bool(group)
-
-
-def _distributed(node: PhysicalNode) -> tuple[int, ...] | None:
-    """The columns by which a node's rows are distributed; empty for those of a single task, None where unknown."""
-    if isinstance(node, Phase):
-        return node.distributed
-    if isinstance(node, Calc):
-        below = _distributed(node.input)
-        places = {each.index: at for at, each in enumerate(node.expressions) if isinstance(each, InputRef)}
-        known = None if below is None else [places.get(index) for index in below]
-        return None if known is None or None in known else tuple(each for each in known if each is not None)
-    keys = getattr(node, "keys", None)
-    exchanges = node.inputs
-    is_joined = len(exchanges) == 2 and all(isinstance(each, Exchange) and each.keys for each in exchanges)
-    return tuple(keys.left) if is_joined and keys is not None else None
+    return any(set(each) <= set(group) and bool(each) == bool(group) for each in node.distributions)
 
 
 def _is_sorted(node: PhysicalNode) -> bool:
@@ -142,14 +158,32 @@ def _is_sorted(node: PhysicalNode) -> bool:
 
 def _of_distinct(node: Grouping) -> PhysicalNode | None:
     arguments = {(call.operands, call.filter) for call in node.calls}
-    if len(arguments) == 1 and all(call.is_distinct and call.filter is None for call in node.calls):
-        return _grouped_twice(node)
-    return _expanded(node)
+    if len(arguments) > 1 or not all(call.is_distinct for call in node.calls):
+        return _expanded(node)
+    return _grouped_twice(node if node.calls[0].filter is None else _of_chosen(node))
+
+
+def _of_chosen(node: Grouping) -> Grouping:
+    """Distinct calls of chosen rows, as calls of values that are NULL in the others."""
+    given = node.source.schema
+    chosen = node.calls[0].filter
+    assert chosen is not None
+    (value,) = node.calls[0].operands
+    kind = given.types[value].as_nullable()
+    condition = InputRef.of(given, chosen)
+    only = Case((Branch(condition, InputRef.of(given, value)),), Literal(None, type=kind), type=kind)
+    columns = (*(InputRef.of(given, index) for index in node.group), condition, only)
+    names = (*(given.names[index] for index in (*node.group, chosen)), f"i${given.names[value]}")
+    width = len(node.group)
+    calls = tuple(replace(call, operands=(width + 1,), filter=None) for call in node.calls)
+    return replace(node, source=projected(node.source, columns, names), group=tuple(range(width)), calls=calls)
 
 
 def _grouped_twice(node: Grouping) -> PhysicalNode | None:
     full = sorted({*node.group, *node.calls[0].operands})
-    inner = shown_aggregate(Grouping.of(node.source, full, (), ()))
+    if node.source.schema.names[full[-1]].startswith("i$"):
+        full.insert(-1, full[-1] - 1)  # the filter stays a key
+    inner = shown_aggregate(replace(Grouping.of(node.source, full, (), ()), in_one_phase=node.in_one_phase))
     if inner is None:
         return None
     places = {index: at for at, index in enumerate(full)}
@@ -166,7 +200,7 @@ def _expanded(node: Grouping) -> PhysicalNode | None:
     named = [name for name, call in zip(node.results, node.calls, strict=True) if not call.is_distinct]
     expand, copies, place = _copies(node.source, full, numbers, plain)
     inner = Grouping.of(expand, (*full, place), [call.moved(copies) for call in plain], named)
-    below = shown_aggregate(inner)
+    below = shown_aggregate(replace(inner, in_one_phase=node.in_one_phase))
     if below is None:
         return None
     marked, marks = _marked(below, node, full, numbers)
@@ -255,7 +289,8 @@ def _outer(node: Grouping, marked: PhysicalNode, places: dict[int, int], marks: 
         else:
             calls.append(AggregateCall("MIN", (found[name],), call.type.as_nullable(), filter=mark))
     group = tuple(found[names[index]] for index in node.group)
-    made = shown_aggregate(Grouping.of(marked, group, calls, node.results))
+    outer = replace(Grouping.of(marked, group, calls, node.results), in_one_phase=node.in_one_phase)
+    made = shown_aggregate(outer)
     return None if made is None else _as_types(made, node.schema.types)
 
 

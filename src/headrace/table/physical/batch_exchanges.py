@@ -23,7 +23,7 @@ def with_kept_distributions(node: PhysicalNode) -> PhysicalNode:
     terms = dict(node.described) if isinstance(node, Phase) else {}
     keys = terms.get("partitionBy") or terms.get("groupBy")
     is_local = node.title in _LOCAL or (node.title == "Rank" and terms.get("global") == "false")
-    if is_local:
+    if is_local and keys:
         return node.with_inputs([_forwarded(each, None) for each in node.inputs])
     if keys and node.title == "HashAggregate" and terms["isMerge"] == "false":
         return node.with_inputs([_kept_of(each, keys) for each in node.inputs])

@@ -21,7 +21,7 @@ from headrace.table.functions.types import DOUBLE, INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.relations import Relation
-from headrace.table.logical.scalars import Literal, Scalar, Subquery, input_refs
+from headrace.table.logical.scalars import InputRef, Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE, STATISTICS
 from headrace.table.physical.arrow_filters import arrow_filters
@@ -239,7 +239,12 @@ def _watermark(assigner: logical.WatermarkAssigner, context: ConversionContext) 
 @conversion_rule(logical.Project)
 def _project(project: logical.Project, context: ConversionContext) -> PhysicalNode:
     _refuse_subqueries(project.expressions)
-    return projected(converted(project.input, context), project.expressions, project.names)
+    source = converted(project.input, context)
+    times = [field.time for field in source.schema]  # fewer than in the query: joins and aggregates end them
+    expressions = [
+        replace(each, time=times[each.index]) if isinstance(each, InputRef) else each for each in project.expressions
+    ]
+    return projected(source, expressions, project.names)
 
 
 @conversion_rule(logical.Filter)

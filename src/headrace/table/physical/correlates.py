@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from headrace.common.logical_types import ArrayType, LogicalType, MapType, MultisetType, RowType
 from headrace.graph.row_specs import ReplicateRowsSpec, UnnestSpec
@@ -21,9 +21,11 @@ from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
-from headrace.table.physical.scalar_text import record_type_text
+from headrace.table.physical.scalar_text import CalciteText, calcite_text, record_type_text
 from headrace.table.physical.translation import GraphBuilder, record_type
 from headrace.table.rules.set_operations import ReplicateRows
+
+_TEXT: Final = CalciteText(lambda index: f"${index}")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Correlate(PhysicalNode):
         columns: the columns of an element.
         keeps_empty: whether a row without elements is kept (a left join).
         condition: the join condition over the row and the element, of a left join.
+        correlation: the name by which plans that are shown refer to the row; None in others.
     """
 
     name: ClassVar[str] = "Correlate"
@@ -44,6 +47,7 @@ class Correlate(PhysicalNode):
     with_ordinality: bool = False
     keeps_empty: bool = False
     condition: Scalar | None = None
+    correlation: str | None = None
 
     @cached_property
     def schema(self) -> Schema:
@@ -51,13 +55,23 @@ class Correlate(PhysicalNode):
         return with_unique_names(Schema((*self.input.schema, *columns)))
 
     def terms(self, text: ScalarText) -> Terms:
-        shown = text(self.collection, self.input.schema.names)
+        prefix = "" if self.correlation is None else f"{self.correlation}."
+        shown = (text if not prefix else calcite_text)(
+            self.collection, [f"{prefix}{name}" for name in self.input.schema.names]
+        )
         is_call = isinstance(self.collection, Call) and self.collection.option(USER_FUNCTION) is not None
-        call = shown if is_call else f"$UNNEST_ROWS$1({shown})"
+        function = "$UNNEST_ROWS_WITH_ORDINALITY$1" if self.with_ordinality else "$UNNEST_ROWS$1"
+        call, schema = shown if is_call else f"{function}({shown})", self.schema
         yield "invocation", call
         yield "correlate", f"table({call})"
-        yield "select", ",".join(self.schema.names)
+        yield "select", ",".join(schema.names)
+        if self.correlation is not None:
+            kind = record_type_text(schema.names, schema.types, [field.time for field in schema])
+            is_whole = not self.input.schema.names
+            yield "rowType", kind.replace("RecordType(", "RecordType:peek_no_expand(", 1) if is_whole else kind
         yield "joinType", "LEFT" if self.keeps_empty else "INNER"
+        if self.correlation is not None and self.condition is not None:
+            yield "condition", _TEXT(self.condition)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         spec = UnnestSpec(
@@ -88,31 +102,54 @@ def collection_kind(kind: LogicalType) -> CollectionKind:
 
 @conversion_rule(logical.Correlate)
 def _correlate(correlate: logical.Correlate, context: ConversionContext) -> PhysicalNode:
-    return _joined(converted(correlate.left, context), correlate.right, correlate)
+    return _joined(converted(correlate.left, context), correlate.right, correlate, is_shown=context.is_shown)
 
 
-def _joined(left: PhysicalNode, right: Relation, correlate: logical.Correlate) -> PhysicalNode:
+def _joined(
+    left: PhysicalNode, right: Relation, correlate: logical.Correlate, *, is_shown: bool = False
+) -> PhysicalNode:
     """The rows of the right relation for each row of the left one, after the columns of the left one."""
     width, keeps_empty = len(left.schema), correlate.kind is logical.JoinKind.LEFT
     if isinstance(right, logical.Unnest) and len(right.operands) == 1:
         collection = _of_row(right.operands[0], correlate.correlation)
-        return Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
+        node = Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
+        return _shown(node, correlate.correlation) if is_shown else node
     if isinstance(right, logical.TableFunctionScan):
         call = _of_row(_call_of(right), correlate.correlation)
         return Correlate(left, call, right.columns, keeps_empty=keeps_empty)
     if isinstance(right, logical.Project):
-        below = _joined(left, right.input, correlate)
+        below = _joined(left, right.input, correlate, is_shown=is_shown)
         columns = InputRef.all_of(below.schema)[:width]
         made = [_of_both(each, width, correlate.correlation) for each in right.expressions]
         return projected(below, [*columns, *made], [*left.schema.names, *right.names])
+    if isinstance(right, logical.Filter) and is_shown and isinstance(right.input, logical.Unnest):
+        unfiltered = _joined(left, right.input, correlate)
+        if isinstance(unfiltered, Correlate):
+            return replace(unfiltered, condition=right.condition, correlation=correlate.correlation)
     if isinstance(right, logical.Filter):
-        below = _joined(left, right.input, correlate)
+        below = _joined(left, right.input, correlate, is_shown=is_shown)
         condition = _of_both(right.condition, width, correlate.correlation)
         if not keeps_empty:
             return filtered(below, condition)
         if isinstance(below, Correlate) and below.condition is None:
             return replace(below, condition=condition)
     raise PlanningError(f"a lateral join with {type(right).__name__} cannot be executed yet")
+
+
+def _shown(node: Correlate, correlation: str) -> PhysicalNode:
+    """The rows as plans show them: Flink gives the columns of elements names of its own."""
+    elements = [f"f{at}" for at in range(len(node.columns))]
+    if node.with_ordinality:
+        elements = [*(f"EXPR${at}" for at in range(len(elements) - 1)), "ORDINALITY"]
+    if isinstance(node.collection.type, ArrayType) and isinstance(node.collection.type.element, RowType):
+        elements[: len(node.collection.type.element.names)] = node.collection.type.element.names
+    if node.with_ordinality and node.keeps_empty:
+        return replace(node, correlation=correlation)
+    named = replace(node, columns=node.columns.renamed(tuple(elements)), correlation=correlation)
+    if not len(node.input.schema):
+        return named
+    names = (*node.input.schema.names, *node.columns.names)
+    return projected(named, InputRef.all_of(named.schema), names)
 
 
 def _of_row(scalar: Scalar, correlation: str) -> Scalar:
@@ -138,11 +175,15 @@ def _call_of(scan: logical.TableFunctionScan) -> Scalar:
 
 
 @conversion_rule(logical.Unnest)
-def _unnest(unnest: logical.Unnest, _: ConversionContext) -> PhysicalNode:
+def _unnest(unnest: logical.Unnest, context: ConversionContext) -> PhysicalNode:
     """The unnesting of a constant collection, over a single row."""
     if len(unnest.operands) != 1:
         raise PlanningError("UNNEST of several collections cannot be executed yet")
-    return _of_one_row(unnest.operands[0], unnest.columns, with_ordinality=unnest.with_ordinality)
+    operand, columns = unnest.operands[0], unnest.columns
+    if context.is_shown:
+        nothing = ValuesScan(((),), Schema(()))
+        return _shown(Correlate(nothing, operand, columns, unnest.with_ordinality), "")
+    return _of_one_row(operand, columns, with_ordinality=unnest.with_ordinality)
 
 
 @conversion_rule(logical.TableFunctionScan)

@@ -9,23 +9,23 @@ from functools import cached_property
 from typing import Any, Final
 
 from headrace.table.functions.kernels.spelling import double_text
-from headrace.table.logical.scalars import InputRef, Scalar, input_refs
+from headrace.table.logical.scalars import InputRef, Literal, Scalar
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, Union, ValuesScan
 from headrace.table.physical.joins import AnyJoin
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.ranks import Rank
-from headrace.table.physical.row_counts import UNKNOWN_ROWS, selectivity, size_of
-from headrace.table.physical.sorts import SortLimit
+from headrace.table.physical.row_counts import UNKNOWN_ROWS, rows_of_join, selectivity, size_of
+from headrace.table.physical.sorts import Limit, SortLimit
 
 _OF_GROUPS: Final = 0.1
 """The part of the rows of a Top-N that is left in each group."""
-_OF_PAIRS: Final = 0.15
 
 _SERIALIZATION: Final = 160.0
 _HASHING: Final = 8.0
 _SINGLE: Final = 1.0
-_COMPARISON: Final = 20.0
+_COMPARISON: Final = 4.0
 _JOIN: Final = 200.0
+_LIMIT: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,11 @@ def _rows_of_scan(scan: TableSourceScan, _: Estimate) -> float:
 
 
 def _rows_of_join(join: AnyJoin, estimate: Estimate) -> float:
-    left, right = (each.rows for each in estimate.inputs)
-    kept = (left if join.kind.right_is_optional else 0.0, right if join.kind.left_is_optional else 0.0)
-    return max(_OF_PAIRS * (left + right), *kept)
+    return rows_of_join(join.kind, *(each.rows for each in estimate.inputs))
 
 
 def _is_computed(scalar: Scalar) -> bool:
-    return not isinstance(scalar, InputRef) and any(True for _ in input_refs(scalar))
+    return not isinstance(scalar, InputRef | Literal)
 
 
 def _cost_of_exchange(exchange: Exchange, estimate: Estimate) -> Cost:
@@ -105,7 +103,7 @@ def _cost_of_exchange(exchange: Exchange, estimate: Estimate) -> Cost:
 
 
 def _cost_of_sort(sort: SortLimit, estimate: Estimate) -> Cost:
-    comparisons = estimate.rows_read * math.log(max(sort.limit, 1)) * _COMPARISON * len(sort.keys)
+    comparisons = estimate.rows_read * math.log(max(sort.limit, 1)) * _COMPARISON * (3 + len(sort.schema))
     return Cost(estimate.rows, comparisons)
 
 
@@ -123,6 +121,7 @@ _COSTS: Final[dict[type[PhysicalNode], Callable[[Any, Estimate], Cost]]] = {
     Calc: lambda node, it: Cost(it.rows, it.rows * sum(map(_is_computed, node.expressions))),
     Union: lambda _, estimate: Cost(estimate.rows, estimate.rows),
     Exchange: _cost_of_exchange,
+    Limit: lambda node, it: Cost(it.rows, it.rows * _LIMIT),
     SortLimit: _cost_of_sort,
     AnyJoin: lambda _, __: Cost(_JOIN, _JOIN),
 }

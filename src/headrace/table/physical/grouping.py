@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from headrace.common.errors import UnsupportedOperationError
-from headrace.common.logical_types import bigint
+from headrace.common.logical_types import LogicalType, bigint
+from headrace.table.functions.types import INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, InputRef, Literal, Scalar
 from headrace.table.logical.schema import unique_names
 from headrace.table.options import AGG_PHASES, DISTINCT_BUCKETS, DISTINCT_SPLIT
 from headrace.table.physical.aggregates import GroupAggregate, operation
-from headrace.table.physical.basic import Calc, Exchange, Expand
+from headrace.table.physical.basic import Exchange, Expand
+from headrace.table.physical.calcs import projected
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.joins import without_times
 from headrace.table.physical.node import PhysicalNode
+from headrace.table.physical.reduced_aggregates import MakeAggregate, reduced_or_whole
 from headrace.table.physical.split_aggregates import split_aggregate
 from headrace.table.physical.translation import record_type
 from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
@@ -27,17 +30,23 @@ from headrace.table.rules.conditions import either
 _BIGINT: Final = bigint().not_null()
 GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
 
-MakeAggregate = Callable[[PhysicalNode, tuple[int, ...], tuple[AggregateCall, ...], tuple[str, ...]], PhysicalNode]
-"""Creates the aggregating node from its input, the grouping columns, the calls, and the names of all columns."""
-
 
 def has_grouping(aggregate: logical.Aggregate) -> bool:
     """Return whether an aggregate has several grouping sets, or calls ``GROUPING``."""
     return not aggregate.is_simple or any(call.function in GROUPING_FUNCTIONS for call in aggregate.calls)
 
 
-def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make: MakeAggregate) -> PhysicalNode:
-    """The plan of an aggregate with grouping sets over its input."""
+def with_grouping_sets(
+    aggregate: logical.Aggregate, source: PhysicalNode, make: MakeAggregate, kind: LogicalType = _BIGINT
+) -> PhysicalNode:
+    """The plan of an aggregate with grouping sets over its input.
+
+    Args:
+        aggregate: the aggregate.
+        source: its input.
+        make: makes the node that aggregates.
+        kind: the type by which conditions know the number of a grouping set.
+    """
     group, width = aggregate.group, len(source.schema)
     # Arguments that are also grouping columns are copied, since expansion sets grouping columns to null.
     calls = [call for call in aggregate.calls if call.function not in GROUPING_FUNCTIONS]
@@ -61,7 +70,7 @@ def with_grouping_sets(aggregate: logical.Aggregate, source: PhysicalNode, make:
         tuple(call.moved(places) for call in calls),
         (*aggregate.names[: len(group)], "$e", *named),
     )
-    return _shown(aggregate, node)
+    return _shown(aggregate, node, kind)
 
 
 def _number(group: tuple[int, ...], keys: tuple[int, ...]) -> int:
@@ -69,11 +78,11 @@ def _number(group: tuple[int, ...], keys: tuple[int, ...]) -> int:
     return sum(1 << (len(group) - 1 - place) for place, index in enumerate(group) if index not in keys)
 
 
-def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
+def _shown(aggregate: logical.Aggregate, node: PhysicalNode, kind: LogicalType) -> PhysicalNode:
     """The columns of the aggregate, from a node that has the grouping set's number after the keys."""
     group = aggregate.group
     columns = node.schema
-    number = InputRef(len(group), type=_BIGINT)
+    number = InputRef(len(group), type=kind)
     expressions: list[Scalar] = [
         InputRef(index, type=aggregate.schema[index].type, time=columns[index].time) for index in range(len(group))
     ]
@@ -84,7 +93,7 @@ def _shown(aggregate: logical.Aggregate, node: PhysicalNode) -> PhysicalNode:
         else:
             expressions.append(InputRef.of(columns, place))
             place += 1
-    return Calc(node, tuple(expressions), unique_names(aggregate.names))
+    return projected(node, expressions, unique_names(aggregate.names))
 
 
 def _grouping(aggregate: logical.Aggregate, call: AggregateCall, number: Scalar) -> Scalar:
@@ -113,18 +122,20 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
         raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
     source = converted(aggregate.input, context)
     ttl = _ttl(aggregate.hints)
-    make: MakeAggregate = partial(_grouped, ttl)
+    is_whole = context.settings.get(AGG_PHASES) == "ONE_PHASE"
+    make: MakeAggregate = partial(_grouped, ttl, in_one_phase=context.is_shown and is_whole)
     if not context.is_batch:
         if context.settings.get(DISTINCT_SPLIT):
             make = partial(_split_or, make, ttl, context.settings.get(DISTINCT_BUCKETS))
-        is_split = context.settings.get(AGG_PHASES) != "ONE_PHASE"
-        make = partial(_windowed_or, make, in_two_phases if is_split else in_one_phase)
+        make = partial(_windowed_or, make, in_one_phase if is_whole else in_two_phases)
+    if context.is_shown:
+        make = partial(reduced_or_whole, make)
     for call in aggregate.calls:
         _check(call, source, is_batch=context.is_batch)
     if any(len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
         raise PlanningError("COUNT of several columns cannot be executed: count one, or DISTINCT ROW(...) of them")
     if has_grouping(aggregate):
-        return with_grouping_sets(aggregate, source, make)
+        return with_grouping_sets(aggregate, source, make, INT.not_null() if context.is_shown else _BIGINT)
     return make(source, aggregate.group, aggregate.calls, aggregate.names)
 
 
@@ -180,6 +191,8 @@ def _grouped(
     group: tuple[int, ...],
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
+    *,
+    in_one_phase: bool,
 ) -> PhysicalNode:
     source = without_times(source)
-    return GroupAggregate(Exchange(source, group), group, calls, names, ttl)
+    return GroupAggregate(Exchange(source, group), group, calls, names, ttl, in_one_phase=in_one_phase)

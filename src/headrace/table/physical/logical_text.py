@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.table.functions.types import INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.match import Match
@@ -19,13 +20,17 @@ from headrace.table.logical.scalars import (
     FieldAccess,
     InputRef,
     Literal,
+    Scalar,
     SortKey,
     substituted,
 )
 from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.physical.explain import tree_text
 from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
+from headrace.table.physical.phases import shown_function
 from headrace.table.physical.scalar_text import CalciteText, literal_text, model_call_text, record_type_text
+from headrace.table.rules.constants import constant
+from headrace.table.rules.searches import simplified
 
 Terms = Iterator[tuple[str, str]]
 
@@ -70,7 +75,7 @@ def _inputs(relation: Relation) -> Sequence[Relation]:
 
 def _all_inputs(relation: Relation) -> Sequence[Relation]:
     """The relations below one, without the constant that ``COUNT(*)`` reads."""
-    if isinstance(relation, logical.Aggregate) and _is_constant(relation.input):
+    if isinstance(relation, logical.Aggregate) and _is_constant(relation.input) and not _reads(relation):
         return relation.input.inputs
     if isinstance(relation, logical.Sink):
         return (_merged(relation.input),)
@@ -82,7 +87,12 @@ def _all_inputs(relation: Relation) -> Sequence[Relation]:
 def _is_constant(relation: Relation) -> bool:
     if not isinstance(relation, logical.Project):
         return False
-    return relation.names == ("$f0",) and isinstance(relation.expressions[0], Literal)
+    (*_, last) = relation.expressions
+    return relation.names == ("$f0",) and isinstance(last, Literal) and last.value == 0
+
+
+def _reads(aggregate: logical.Aggregate) -> bool:
+    return bool(aggregate.group) or any(call.columns for call in aggregate.calls)
 
 
 def _merged(relation: Relation) -> Relation:
@@ -139,11 +149,31 @@ def _watermark(assigner: logical.WatermarkAssigner) -> Terms:
 def _project(project: logical.Project) -> Terms:
     if project.correlation is not None:
         yield "variablesSet", f"[{project.correlation}]"
-    yield from zip(unique_names(project.names), map(_text, project.expressions), strict=True)
+    shown = (_text(simplified(_with_known_casts(each))) for each in project.expressions)
+    yield from zip(unique_names(project.names), shown, strict=True)
+
+
+def _with_known_casts(scalar: Scalar) -> Scalar:
+    """A scalar in which casts of literals are literals."""
+
+    def known(node: Scalar) -> Scalar:
+        if not isinstance(node, Cast) or node.is_try or node.is_implicit or not isinstance(node.operand, Literal):
+            return node
+        is_shown = isinstance(node.type, AtomicType) and node.type.root in _KNOWN_CASTS
+        return constant(node) if is_shown and node.operand.value is not None else node
+
+    return scalar.transform(known)
+
+
+_KNOWN_CASTS: Final = (
+    *(TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT, TypeRoot.BOOLEAN),
+    *(TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP),
+)
 
 
 def _filter(relation: logical.Filter) -> Terms:
-    yield "condition", _text(relation.condition)
+    is_having = isinstance(relation.input, logical.Aggregate)
+    yield "condition", _text(simplified(relation.condition) if is_having else relation.condition)
     if relation.correlation is not None:
         yield "variablesSet", f"[{relation.correlation}]"
 
@@ -172,7 +202,11 @@ def _braces(indices: Sequence[int]) -> str:
 
 def _aggregate_call(call: AggregateCall) -> str:
     operands = ", ".join(f"${index}" for index in call.operands)
-    text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{operands})"
+    if call.function == "APPROX_COUNT_DISTINCT":
+        text = f"COUNT(APPROXIMATE DISTINCT {operands})"
+    else:
+        name = shown_function(replace(call, type=call.type.as_nullable()))
+        text = f"{name}({'DISTINCT ' if call.is_distinct else ''}{operands})"
     if call.order_by:
         text += f" WITHIN GROUP ([{', '.join(_sort_key(key) for key in call.order_by)}])"
     return text if call.filter is None else f"{text} FILTER ${call.filter}"
@@ -226,10 +260,13 @@ def _uncollect(node: _Uncollect) -> Terms:
 
 
 def _join(join: logical.Join) -> Terms:
-    yield "condition", _text(join.condition)
+    yield "condition", _text(simplified(join.condition))
     yield "joinType", join.kind.value
-    for hint in join.hints:
-        yield ("stateTtlHints" if hint.name == "STATE_TTL" else "joinHints"), f"[{_hint(hint, '[0]')}]"
+    by_state = [hint for hint in join.hints if hint.name == "STATE_TTL"]
+    others = [hint for hint in join.hints if hint.name != "STATE_TTL"]
+    for name, hints in (("stateTtlHints", by_state), ("joinHints", others)):
+        if hints:
+            yield name, f"[{''.join(_hint(hint, '[0]') for hint in hints)}]"
 
 
 def _hint(hint: logical.Hint, path: str) -> str:

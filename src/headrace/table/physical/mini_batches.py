@@ -15,7 +15,7 @@ from headrace.table.logical.scalars import AggregateCall
 from headrace.table.logical.schema import Schema
 from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_LATENCY, MINI_BATCH_SIZE
 from headrace.table.physical.aggregates import GroupAggregate, growing_calls
-from headrace.table.physical.basic import Exchange, TableSourceScan, WatermarkAssigner
+from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, WatermarkAssigner
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import Join
 from headrace.table.physical.keys import Keys
@@ -230,7 +230,7 @@ class _Assigners:
             if isinstance(child, WatermarkAssigner) or (isinstance(child, TableSourceScan) and not is_root):
                 yield self._begun(child, by)
             else:
-                yield self.under(child, by)
+                yield self.under(child, by, is_root=is_root and isinstance(child, Calc))
 
     def _begun(self, node: PhysicalNode, by: str) -> PhysicalNode:
         if self.latency <= 0:

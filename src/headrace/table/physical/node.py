@@ -77,6 +77,11 @@ class PhysicalNode(LogicalNode):
         """The name under which plans show it."""
         return self.name
 
+    @property
+    def distributions(self) -> tuple[tuple[int, ...], ...]:
+        """The columns by which plans of batch mode show its rows distributed; none of them for a single task."""
+        return ()
+
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         """The node that plans show in its place: the last of its phases, or the node itself.
 
@@ -88,6 +93,10 @@ class PhysicalNode(LogicalNode):
     def as_read(self, read: Collection[int]) -> PhysicalNode:
         """The node that plans show where only some of its columns are read."""
         return self
+
+    def below_projection(self) -> PhysicalNode | None:
+        """The node below the projection of its input, which plans show above it; None if they do not."""
+        return None
 
     def with_read_inputs(self) -> PhysicalNode:
         """The node over inputs as plans show them, for what it reads of them."""

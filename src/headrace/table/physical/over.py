@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final
 
@@ -37,7 +37,6 @@ from headrace.table.physical.changelog_rules import ChangelogRule, Modify, alway
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text
 from headrace.table.physical.phases import Phase
-from headrace.table.physical.scalar_text import execution_text
 from headrace.table.physical.shown_over import OverNode, call_text, shown_over
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.rules.rank import Rank
@@ -81,24 +80,9 @@ class OverAggregate(OverNode):
 
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         is_summed = any(call.function in ("SUM", "AVG") for call in self.calls)
-        return shown_over(self, is_batch=is_batch) if is_batch or is_summed else self._without_constants()
-
-    def _without_constants(self) -> PhysicalNode:
-        """The node with the constant arguments of calls in their places, and not in columns."""
         calc = self.input.input if isinstance(self.input, Exchange) else None
         constants = _constants_of(calc) if isinstance(calc, Calc) else {}
-        if not constants or not isinstance(calc, Calc):
-            return self
-        texts = [constants.get(place, name) for place, name in enumerate(self.input.schema.names)]
-        shown = [call_text(call, name, texts) for call, name in zip(self.calls, self.names, strict=True)]
-        terms = dict(self.terms(lambda scalar, names: ""))
-        left = [name for place, name in enumerate(self.input.schema.names) if place not in constants]
-        terms["select"] = names_text([*left, *shown])
-        kept = [place for place in range(len(calc.expressions)) if place not in constants]
-        expressions = tuple(calc.expressions[place] for place in kept)
-        below = replace(calc, expressions=expressions, names=tuple(calc.names[place] for place in kept))
-        exchange = self.input.with_inputs([below.input if below.is_identity else below])
-        return Phase(exchange, self.schema, self.title, tuple(terms.items()), mode=self.mode)
+        return shown_over(self, constants, is_batch=is_batch) if is_batch or is_summed or constants else self
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         given = self.input.schema
@@ -117,11 +101,11 @@ class OverAggregate(OverNode):
         return builder.add(spec, self.name, by_key(inputs[0], given, self.partition_by))
 
 
-def _constants_of(calc: Calc) -> dict[int, str]:
-    """The columns that a rule has added for constant arguments of calls, and what plans show for them."""
+def _constants_of(calc: Calc) -> dict[int, Scalar]:
+    """The columns that a rule has added for constant arguments of calls."""
     pairs = enumerate(zip(calc.expressions, calc.names, strict=True))
     return {
-        place: execution_text(each, ())
+        place: each
         for place, (each, name) in pairs
         if _ADDED.fullmatch(name) and not any(isinstance(node, InputRef) for node in each.walk())
     }
@@ -186,9 +170,13 @@ def _node(
 ) -> OverAggregate:
     exchange = Exchange(source, over.partition_by)
     text = frame_text(over.frame)
-    if any(call.function in ("RANK", "DENSE_RANK") for call in over.calls):
+    if any(call.function in _BY_PEERS for call in over.calls):
         text = text.replace("ROWS", "RANGE")
     return kind(exchange, over.partition_by, over.order_by, frame, text, over.calls, over.names, time)
+
+
+_BY_PEERS: Final = frozenset(("RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_RANK", "NTILE"))
+"""Functions whose frame plans show as one of peers."""
 
 
 def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute | None:
@@ -281,3 +269,28 @@ def bounded_rank(rank: Rank, source: PhysicalNode) -> PhysicalNode:
 
 def _compare(operator: str, left: Scalar, right: Scalar) -> Scalar:
     return Call(operator, (left, right), type=BOOLEAN)
+
+
+def rank_phases(rank: Rank, source: PhysicalNode) -> PhysicalNode:
+    """``RANK`` of batch mode as plans show it: of the rows of each task, and then of all of them."""
+    given = source.schema
+    names = given.names
+    keys = [names[index] for index in rank.partition_by]
+    order = order_text(rank.order_by, given)
+    sort = (("orderBy", names_text([*(f"{key} ASC" for key in keys), order])),)
+
+    def ranked(start: int, *, is_global: bool, columns: Schema, below: PhysicalNode) -> Phase:
+        terms = (
+            ("rankType", rank.function),
+            ("rankRange", f"rankStart={start}, rankEnd={rank.end}"),
+            ("partitionBy", names_text(keys)),
+            ("orderBy", order),
+            ("global", str(is_global).lower()),
+            ("select", names_text(columns.names)),
+        )
+        ordered = Phase(below, given, "Sort", sort)
+        return Phase(ordered, columns, "Rank", terms, distributed=rank.partition_by if is_global else None)
+
+    local = ranked(1, is_global=False, columns=given, below=source)
+    exchange = Exchange(local, rank.partition_by)
+    return ranked(rank.start, is_global=True, columns=rank.schema, below=exchange)

@@ -24,7 +24,9 @@ _PARTS: Final = {
 """Names of partial results that differ from the function's name."""
 
 _SPLIT_IN_BATCH: Final = frozenset(("COUNT", "SUM", "$SUM0", "MIN", "MAX", "AVG", "SINGLE_VALUE", "LISTAGG"))
-_WHOLE_IN_BATCH: Final = frozenset(("COLLECT", "ARRAY_AGG"))
+WHOLE_IN_BATCH: Final = frozenset(
+    ("COLLECT", "ARRAY_AGG", "PERCENTILE", "JSON_OBJECTAGG", "APPROX_COUNT_DISTINCT", "$WELFORD_M2$1")
+)
 """Functions that batch plans show in two phases: with partial results of several parts, and of one object."""
 
 
@@ -44,13 +46,24 @@ def call_texts(
 
 
 def shown_function(call: AggregateCall) -> str:
-    """The name of a function in plans: ``$SUM0`` for a sum that is never NULL."""
+    """The name of a function in plans: that of JSON with its clause, ``$SUM0`` for a sum that is never NULL."""
+    if (on_null := dict(call.options).get("on_null")) is not None:
+        return f"{call.function}_{on_null}_ON_NULL"
     return "$SUM0" if call.function == "SUM" and not call.type.nullable else call.function
+
+
+def _called(call: AggregateCall, prefix: str, operands: str) -> str:
+    """A call of a phase of batch mode."""
+    if call.function == "APPROX_COUNT_DISTINCT":
+        return f"{prefix}COUNT(APPROXIMATE DISTINCT {operands})"
+    return f"{prefix}{shown_function(call)}({operands})"
 
 
 def call_text(call: AggregateCall, names: Sequence[str], *, retracts: bool) -> str:
     """A call in the form of plans: ``COUNT(DISTINCT id) FILTER $f2``."""
     operands = names_text([names[index] for index in call.operands]) or "*"
+    if call.function == "APPROX_COUNT_DISTINCT":
+        return _called(call, "", operands)
     text = (
         f"{shown_function(call)}{'_RETRACT' if retracts else ''}({'DISTINCT ' if call.is_distinct else ''}{operands})"
     )
@@ -81,7 +94,8 @@ def partials(calls: Sequence[AggregateCall], *, retracts: bool = False) -> Itera
     """Calls with the names of their partial results, which are numbered consecutively."""
     number, sets = 0, dict[tuple[int, ...], int]()
     for call in calls:
-        default = ("count1",) if call.function == "COUNT" and not call.operands else (call.function.lower(),)
+        whole = shown_function(call) if call.options else call.function
+        default = ("count1",) if call.function == "COUNT" and not call.operands else (whole.lower(),)
         kinds = _PARTS.get(call.function, ("sum", "count") if retracts and call.function == "SUM" else default)
         parts = tuple(f"{kind}${place}" for place, kind in enumerate(kinds, number))
         number += len(parts)
@@ -143,6 +157,10 @@ class Phase(PhysicalNode):
         return self.called
 
     @property
+    def distributions(self) -> tuple[tuple[int, ...], ...]:
+        return () if self.distributed is None else (self.distributed,)
+
+    @property
     def schema(self) -> Schema:
         return self.columns
 
@@ -174,15 +192,15 @@ def partial_calls(calls: Sequence[AggregateCall], results: Sequence[str], names:
         results: the names of their results.
         names: the names of the columns that they read.
     """
-    if any(call.function not in _SPLIT_IN_BATCH | _WHOLE_IN_BATCH or call.is_distinct for call in calls):
+    if any(call.function not in _SPLIT_IN_BATCH | WHOLE_IN_BATCH or call.is_distinct for call in calls):
         return None
     partial, final = [], []
-    for each, result in zip(partials(calls), results, strict=True):
-        call = each.call
+    split = iter(partials([call for call in calls if call.function not in WHOLE_IN_BATCH]))
+    for call, result in zip(calls, results, strict=True):
         operands = names_text([names[index] for index in call.operands]) or "*"
         chosen = "" if call.filter is None else f" FILTER {names[call.filter]}"
-        is_whole = call.function in _WHOLE_IN_BATCH
-        function = shown_function(call)
-        partial.append(f"Partial_{function}({operands}){chosen} AS {result if is_whole else each.shown}")
-        final.append(f"Final_{function}({result if is_whole else names_text(each.parts)}) AS {result}")
+        each = None if call.function in WHOLE_IN_BATCH else next(split)
+        shown, parts = (result, result) if each is None else (each.shown, names_text(each.parts))
+        partial.append(f"{_called(call, 'Partial_', operands)}{chosen} AS {shown}")
+        final.append(f"{_called(call, 'Final_', parts)} AS {result}")
     return PartialCalls(tuple(partial), tuple(final))

@@ -39,11 +39,12 @@ from headrace.table.physical.determinism import with_deterministic_updates
 from headrace.table.physical.explain import execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.mini_batches import with_mini_batches
+from headrace.table.physical.multiple_inputs import with_multiple_inputs
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 from headrace.table.physical.scalar_text import batch_text, calcite_text
 from headrace.table.physical.scalar_text import execution_text as execution_scalar_text
 from headrace.table.physical.sink_changes import infer_sink
-from headrace.table.physical.sinks import Sink
+from headrace.table.physical.sinks import Sink, with_shared_sinks
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.optimizer import optimized
@@ -134,13 +135,13 @@ class Planner:
         advice = advice_on(self._analyzed(roots, place)) if with_advice else []
         title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"
         if not with_advice:  # advice is on nodes that are computed
-            roots = [self._shown(root) for root in roots]
+            roots = with_shared_sinks([self._shown(root) for root in roots])
         below = f"{advice_text(advice)}\n\n" if with_advice else ""
         text = batch_text if self.is_batch else calcite_text
         physical = physical_text(
             roots, text, with_mode=with_mode, with_cost=with_cost, advice=[each.nodes for each in advice]
         )
-        executed = [with_kept_distributions(root) for root in roots] if self.is_batch else roots
+        executed = list(map(_in_batch, roots)) if self.is_batch else roots
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
             f"== {title} ==\n{physical}\n\n{below}"
@@ -172,6 +173,10 @@ class Planner:
         """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)
         return [builder.translate(root) for root in roots]
+
+
+def _in_batch(root: PhysicalNode) -> PhysicalNode:
+    return with_kept_distributions(with_multiple_inputs(root, execution_scalar_text))
 
 
 def explained_plans(roots: Sequence[PhysicalNode], details: Sequence[ExplainDetail], *, is_batch: bool) -> str:

@@ -29,7 +29,7 @@ from headrace.table.physical.node import (
     order_text,
     with_unique_names,
 )
-from headrace.table.physical.over import bounded_rank
+from headrace.table.physical.over import bounded_rank, rank_phases
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 from headrace.table.physical.windows import WindowColumns, window_columns
 from headrace.table.rules import rank as rules
@@ -42,6 +42,7 @@ class Rank(PhysicalNode):
     Attributes:
         strategy: the way to rank, which the changes of the input determine; None until they are inferred.
         has_updates: whether plans show updates of the first row, as Flink's do where there are mini-batches.
+        shows_insertions: whether plans show no updates, as Flink's do of the first row in any but a descending order.
     """
 
     name: ClassVar[str] = "Rank"
@@ -62,6 +63,7 @@ class Rank(PhysicalNode):
     strategy: RankStrategy = RankStrategy.APPEND
     unique_key: tuple[int, ...] = ()
     has_updates: bool = False
+    shows_insertions: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -81,8 +83,9 @@ class Rank(PhysicalNode):
 
     def only_inserts(self, given: Modify) -> bool:
         """Return whether no row is ever retracted, given the changes of its input."""
-        is_first = self.is_deduplication and not self.keeps_last
-        return given is Modify.INSERT and is_first and not self.has_updates
+        if given is not Modify.INSERT or self.has_updates:
+            return False
+        return self.shows_insertions or (self.is_deduplication and not self.keeps_last)
 
     @property
     def needs(self) -> UpdateKind:
@@ -235,6 +238,8 @@ class WindowRank(PhysicalNode):
 def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
     source = converted(rank.input, context)
     if context.is_batch:
+        if context.is_shown and rank.function == "RANK" and rank.end is not None:
+            return rank_phases(rank, source)
         return bounded_rank(rank, source)
     if rank.function != "ROW_NUMBER":
         raise PlanningError(f"{rank.function}() of streams is not supported: ROW_NUMBER() is")
@@ -244,6 +249,7 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
     if windowed is not None:
         return windowed
     is_one = (rank.start, rank.end) == (1, 1)
+    is_descending = len(rank.order_by) == 1 and rank.order_by[0].descending
     node = Rank(
         Exchange(source, rank.partition_by),
         rank.function,
@@ -255,6 +261,7 @@ def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
         rank.end_column,
         rank.shows_rank and not is_one,
         has_updates=context.is_shown and context.settings.get(MINI_BATCH),
+        shows_insertions=context.is_shown and is_one and not is_descending,
     )
     node = with_strategy(node, context)
     return _with_constant_rank(node, rank.rank) if rank.shows_rank and is_one else node

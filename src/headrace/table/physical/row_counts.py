@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.common.logical_types import AtomicType, IntervalType, LogicalType, TypeRoot
+from headrace.table.logical.relations import JoinKind
 from headrace.table.logical.scalars import Call, Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import Calc, TableSourceScan, ValuesScan
@@ -16,6 +17,11 @@ UNKNOWN_ROWS: Final = 1e8
 _OF_GROUPS: Final = 0.1
 _SELECTIVITY: Final = {"=": 0.15, "<>": 0.85, "IS NULL": 0.1, "IS NOT NULL": 0.9, "LIKE": 0.25}
 _OTHER_SELECTIVITY: Final = 0.5
+_OF_PAIRS: Final = 0.15
+_FIXED: Final = 8.0
+_TEXTS: Final = (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY)
+_COMPACT_DIGITS: Final = 18
+_COMPACT_FRACTION: Final = 3
 
 
 def rows_of(node: PhysicalNode) -> float:
@@ -25,6 +31,8 @@ def rows_of(node: PhysicalNode) -> float:
         return UNKNOWN_ROWS if known is None else float(known.rows)
     if isinstance(node, ValuesScan):
         return float(len(node.rows))
+    if isinstance(kind := getattr(node, "kind", None), JoinKind) and len(node.inputs) > 1:
+        return rows_of_join(kind, *map(rows_of, node.inputs))
     given = sum(map(rows_of, node.inputs))
     if isinstance(node, Calc):
         return given * selectivity(node.condition)
@@ -34,9 +42,26 @@ def rows_of(node: PhysicalNode) -> float:
     return given if limit is None else min(given, float(limit))
 
 
+def rows_of_join(kind: JoinKind, left: float, right: float) -> float:
+    """The rows of a join, by those of its inputs."""
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left
+    kept = (left if kind.right_is_optional else 0.0, right if kind.left_is_optional else 0.0)
+    return max(_OF_PAIRS * (left + right), *kept)
+
+
 def bytes_of(node: PhysicalNode) -> float:
-    """The size of all rows that a node emits."""
-    return rows_of(node) * size_of(node.schema)
+    """The size of all rows that a node emits, as joins keep them."""
+    fixed = sum(_FIXED if _is_fixed(kind) else _FIXED + _OTHER_SIZE for kind in node.schema.types)
+    return rows_of(node) * (fixed + _FIXED * ((len(node.schema) + 71) // 64))
+
+
+def _is_fixed(kind: LogicalType) -> bool:
+    if not isinstance(kind, AtomicType) or kind.root in _TEXTS:
+        return not isinstance(kind, AtomicType) and isinstance(kind, IntervalType)
+    if kind.root is TypeRoot.DECIMAL:
+        return (kind.size or 0) <= _COMPACT_DIGITS
+    return kind.root not in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) or (kind.size or 0) <= _COMPACT_FRACTION
 
 
 def has_one_row(node: PhysicalNode) -> bool:

@@ -42,6 +42,7 @@ from headrace.table.logical.scalars import (
     SubqueryKind,
 )
 from headrace.table.logical.schema import TimeAttribute
+from headrace.table.physical.json_text import json_arguments
 from headrace.table.rules.searches import Range, Search, simplified
 
 _SIMPLE_BINARY: Final = frozenset(
@@ -102,19 +103,27 @@ class CalciteText:
         if call.function == "NULLIF":
             first, second = (self._operand(call, index) for index in range(2))
             return f"CASE(=({first}, {second}), null:{calcite_type(call.type)}, {first})"
-        if call.function in _NO_PARENTHESES and not self.is_physical:
+        if not self.is_physical and call.function in _NO_PARENTHESES:
             return call.function
+        call = call if self.is_physical else _with_null_tests(call)
         operands = [self._operand(call, index) for index in range(len(call.operands))]
         if call.function == "COALESCE":
             pairs = zip(call.operands, operands, strict=True)
             operands = [text if is_in(each.type, CHARACTERS) else self._converted(each) for each, text in pairs]
         if (unit := _unit_of(call)) is not None:
             return _with_unit(call, operands, f"FLAG({unit})" if self.shows_flags else unit)
-        flags = [f"FLAG({flag})" if self.shows_flags else flag for flag in _flags_of(call)]
+        if (of_json := json_arguments(call, operands, self._flag)) is not None:
+            return f"{call.function}({', '.join(of_json)})"
+        flags = list(map(self._flag, _flags_of(call)))
         return f"{call.function}({', '.join([*flags, *operands])})"
+
+    def _flag(self, flag: str) -> str:
+        return f"FLAG({flag})" if self.shows_flags else flag
 
     def _operand(self, call: Call, index: int) -> str:
         operand = call.operands[index]
+        if _is_null(operand) and call.function in _SIMPLE_BINARY and not self.is_physical:
+            return "null"
         if not isinstance(operand, Literal):
             return self(operand)
         if call.function in ("AND", "OR"):
@@ -181,6 +190,9 @@ class CalciteText:
             column = self(Cast(bare, type=ref.type))
         return f"{ref.function}({column}, {ref.offset})" if ref.function else column
 
+    def _search(self, search: Search) -> str:
+        return search_text(search, self)
+
     def _pattern_aggregate(self, aggregate: PatternAggregate) -> str:
         shown = f"{aggregate.function}({', '.join(map(self, aggregate.operands))})"
         return f"FINAL({shown})" if aggregate.is_final else shown
@@ -205,7 +217,28 @@ class CalciteText:
         Subquery: _subquery,
         PatternRef: _pattern_ref,
         PatternAggregate: _pattern_aggregate,
+        Search: _search,
     }
+
+
+def _is_null(scalar: Scalar) -> bool:
+    operand = scalar.operand if isinstance(scalar, Cast) else scalar
+    return isinstance(operand, Literal) and operand.value is None
+
+
+_OF_NULLS: Final = frozenset(("IS DISTINCT FROM", "IS NOT DISTINCT FROM"))
+
+
+def _with_null_tests(call: Call) -> Call:
+    """A comparison in which NULL equals NULL, by an equality and tests for NULL; others as they are."""
+    if call.function not in _OF_NULLS:
+        return call
+    is_same = call.function == "IS NOT DISTINCT FROM"
+    test, of_both = ("IS NULL", "AND") if is_same else ("IS NOT NULL", "OR")
+    given = tuple(each.operand if isinstance(each, Cast) and each.is_implicit else each for each in call.operands)
+    tests = tuple(Call(test, (each,), type=call.type) for each in given)
+    equal = Call("IS TRUE" if is_same else "IS NOT TRUE", (Call("=", given, type=call.type),), type=call.type)
+    return Call("OR" if is_same else "AND", (Call(of_both, tests, type=call.type), equal), type=call.type)
 
 
 _PARTS: Final = {
@@ -264,6 +297,8 @@ def _frame(over: OverCall, text: Callable[[Scalar], str]) -> str:
     frame: Frame = over.frame
     kind = "ROWS" if frame.is_rows else "RANGE"
     low, high = _bound(frame.low, text), _bound(frame.high, text)
+    if not over.order_by and not frame.is_rows and (low, high) == ("UNBOUNDED PRECEDING", "UNBOUNDED FOLLOWING"):
+        return ""
     if not frame.is_rows and (low, high) == ("UNBOUNDED PRECEDING", "CURRENT ROW"):
         return ""
     return f"{kind} {low}" if high == "CURRENT ROW" else f"{kind} BETWEEN {low} AND {high}"
@@ -289,17 +324,37 @@ def binary(scalar: Scalar) -> Scalar:
 
 def calcite_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the physical plan: casts as ``CAST(x AS BIGINT)``."""
-    return _PhysicalText(names.__getitem__)(simplified(scalar))
+    return _PhysicalText(names.__getitem__)(_shown(scalar))
 
 
 def batch_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the physical plan of batch mode: without the types of constants."""
-    return _BatchText(names.__getitem__)(simplified(scalar))
+    return _BatchText(names.__getitem__)(_shown(scalar))
 
 
 def execution_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the execution plan."""
-    return _executed(simplified(scalar), names)
+    return _executed(_shown(scalar), names)
+
+
+def _shown(scalar: Scalar) -> Scalar:
+    """A scalar in the form that plans show."""
+    return simplified(scalar.transform(_with_numbers_as_written))
+
+
+def _with_numbers_as_written(scalar: Scalar) -> Scalar:
+    """A comparison with a floating-point constant, with the integer or the decimal that was converted to it."""
+    if not isinstance(scalar, Call) or scalar.function not in _OPPOSITE:
+        return scalar
+    is_ordered = scalar.function in _ORDERED
+    operands: list[Scalar] = []
+    for each in scalar.operands:
+        if isinstance(each, Literal) and isinstance(each.value, float):
+            written = _number_as_written(each)
+            operands.append(written if is_ordered else replace(each, value=written.value))
+        else:
+            operands.append(each)
+    return replace(scalar, operands=tuple(operands))
 
 
 def _executed(scalar: Scalar, names: Sequence[str]) -> str:
@@ -319,6 +374,12 @@ class _PhysicalText(CalciteText):
 
     def _operand(self, call: Call, index: int) -> str:
         operand = call.operands[index]
+        if (
+            call.function in ("GREATEST", "LEAST")
+            and isinstance(operand, Literal)
+            and isinstance(operand.value, Decimal)
+        ):
+            return self.literal(replace(operand, type=_type_as_written(operand)), typed=None)
         if len(call.operands) == 2 and isinstance(operand, Literal) and operand.value is not None:
             kind = call.operands[1 - index].type
             is_number = not isinstance(operand.value, str) and kind.nullable
@@ -329,10 +390,7 @@ class _PhysicalText(CalciteText):
                 return self.literal(replace(operand, type=_type_as_written(operand)), typed=None)
         return super()._operand(call, index)
 
-    def _search(self, search: Search) -> str:
-        return search_text(search, self)
-
-    _WRITERS = CalciteText._WRITERS | {Cast: _cast, Search: _search}
+    _WRITERS = CalciteText._WRITERS | {Cast: _cast}
 
 
 class _BatchText(_PhysicalText):
@@ -341,7 +399,7 @@ class _BatchText(_PhysicalText):
     def literal(self, literal: Literal, *, typed: bool | None = None) -> str:
         text = literal_text(literal)
         if literal.value is None:
-            return f"{text}:{calcite_type(literal.type)}"
+            return f"{text}:{cast_type(literal.type)}"
         return _infix_literal(literal)
 
     def _cast(self, cast: Cast) -> str:
@@ -457,6 +515,8 @@ def _executed_call(call: Call, text: Text) -> str:
         return f"CASE(({first} = {second}), null:{calcite_type(call.type)}, {first})"
     if (unit := _unit_of(call)) is not None:
         return _with_unit(call, list(map(text, call.operands)), unit)
+    if (of_json := json_arguments(call, list(map(text, call.operands)), str)) is not None:
+        return f"{call.function}({', '.join(of_json)})"
     flags = _flags_of(call)
     if flags or call.function in ("||", "SIMILAR TO"):
         return f"{call.function}({', '.join([*flags, *map(text, call.operands)])})"
@@ -492,12 +552,24 @@ def _infix_literal(literal: Literal) -> str:
     return text.removeprefix("_UTF-16LE")
 
 
+def _number_as_written(literal: Literal) -> Literal:
+    """A floating-point constant as the integer or the decimal that was converted to it."""
+    value = Decimal(repr(literal.value))
+    if not value.is_finite():
+        return literal
+    if value == value.to_integral_value():
+        return Literal(int(value), type=INT.not_null())
+    made = replace(literal, value=value.normalize())
+    return replace(made, type=_type_as_written(made))
+
+
 def _type_as_written(literal: Literal) -> LogicalType:
     """The type of a decimal constant by its digits."""
     _, digits, exponent = literal.value.as_tuple()
     if exponent >= 0:
         return INT.not_null()
-    return AtomicType(TypeRoot.DECIMAL, max(len(digits), -exponent), -exponent, nullable=False)
+    whole = max(len(digits) + exponent, 1)  # the digit before the point counts, though it is 0
+    return AtomicType(TypeRoot.DECIMAL, whole - exponent, -exponent, nullable=False)
 
 
 def _is_varchar(kind: LogicalType) -> bool:
@@ -536,9 +608,19 @@ def _number_text(value: Any, kind: LogicalType) -> str:
         return str(value if kind.unit.is_of_months else value // 1000)
     if isinstance(kind, AtomicType) and kind.root in _TEMPORAL:
         return _temporal_text(value, kind)
-    if isinstance(kind, AtomicType) and kind.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
-        return f"{float(value):.14E}".replace("E+0", "E").replace("E-0", "E-").replace("E+", "E") if value else "0.0E0"
+    if isinstance(value, float):
+        return _scientific(value)
     return str(value)
+
+
+def _scientific(value: float) -> str:
+    """``1.5E0``: all digits, of which one stands before the point."""
+    if not value:
+        return "0E0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    shown = "".join(map(str, digits))
+    point = f"{shown[0]}.{shown[1:]}" if len(shown) > 1 else shown
+    return f"{'-' * sign}{point}E{int(exponent) + len(shown) - 1}"
 
 
 _TEMPORAL: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -583,7 +665,7 @@ def _atomic_text(kind: AtomicType) -> str:
 
 def _row_text(kind: RowType) -> str:
     fields = zip(_parts(kind.types), kind.names, strict=True)
-    return f"RecordType({', '.join(f'{part} {name}' for part, name in fields)})"
+    return f"RecordType:peek_no_expand({', '.join(f'{part} {name}' for part, name in fields)})"
 
 
 _TYPE_TEXTS: Final[dict[type[LogicalType], Callable[[Any], str]]] = {
@@ -621,7 +703,7 @@ def _texts(texts: Sequence[str]) -> list[str]:
 def record_type_text(names: Sequence[str], kinds: Sequence[LogicalType], times: Sequence[TimeAttribute | None]) -> str:
     """``RecordType(INTEGER id, ...)``: the columns of a relation."""
     fields = (
-        f"{calcite_type(kind, time=time).removesuffix(_CHARSET)} {name}"
+        f"{calcite_type(kind, time=time).replace(_CHARSET, '').replace(' NOT NULL', '')} {name}"
         for name, kind, time in zip(names, kinds, times, strict=True)
     )
     return f"RecordType({', '.join(fields)})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
@@ -16,6 +17,7 @@ from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.node import PhysicalNode, names_text, order_text
 from headrace.table.physical.phases import Phase
 from headrace.table.physical.row_counts import size_of
+from headrace.table.physical.scalar_text import execution_text
 
 _INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
 
@@ -53,8 +55,8 @@ class ShownOver(Phase):
 class _Columns:
     """The functions that an ``OVER`` aggregate is shown with, each once."""
 
-    def __init__(self, over: OverNode) -> None:
-        self.width = len(over.input.schema)
+    def __init__(self, over: OverNode, width: int) -> None:
+        self.width = width
         self.calls: list[OverFunction] = []
         self.prefix = over.names[0].rstrip("0123456789")
         given = over.input.schema
@@ -95,20 +97,69 @@ def _sum_type(given: Schema, call: OverFunction) -> LogicalType:
     return kind
 
 
-def shown_over(over: OverNode, *, is_batch: bool) -> PhysicalNode:
-    """The node that plans show in its place."""
-    columns = _Columns(over)
+def shown_over(over: OverNode, constants: Mapping[int, Scalar], *, is_batch: bool) -> PhysicalNode:
+    """The node that plans show in its place.
+
+    Args:
+        over: the node.
+        constants: the columns of its input that hold constant arguments of calls, which plans show in the calls.
+        is_batch: whether it runs in batch mode.
+    """
+    names = [
+        execution_text(constants[place], ()) if place in constants else name
+        for place, name in enumerate(over.input.schema.names)
+    ]
+    whole, calls = over.input.schema, over.calls
+    columns = _Columns(over, len(whole) - len(constants))
+    summed = list(map(columns.result, calls))
+    over, places = _without(over, constants)
     given = over.input.schema
-    results = (*InputRef.all_of(given), *map(columns.result, over.calls))
+    refs = {before: InputRef.of(given, now) for before, now in places.items()}
+    results = (*(constants.get(place) or refs[place] for place in range(len(whole))), *summed)
     added = [Field(f"{columns.prefix}{at}", call.type) for at, call in enumerate(columns.calls)]
     schema = Schema((*given, *added))
-    texts = [call_text(call, each.name, given.names) for call, each in zip(columns.calls, added, strict=True)]
+    texts = [call_text(call, each.name, names) for call, each in zip(columns.calls, added, strict=True)]
     order = _order(over)
     if is_batch:
-        shown = (*order, ("window#0", f"{names_text(texts)} {over.frame_text}"), ("select", names_text(schema.names)))
+        windows = _windows(columns.calls, texts, over.frame_text)
+        shown = (*order, *windows, ("select", names_text(schema.names)))
         return ShownOver(_sorted(over), schema, over.name, shown, over.partition_by, results, mode=over.mode)
     shown = (*order, ("window", f" {over.frame_text}"), ("select", names_text([*given.names, *texts])))
     return ShownOver(over.input, schema, over.name, shown, results=results, mode=over.mode)
+
+
+def _without(over: OverNode, constants: Mapping[int, Scalar]) -> tuple[OverNode, dict[int, int]]:
+    """A node over an input without some columns, and the places of the others."""
+    kept = [place for place in range(len(over.input.schema)) if place not in constants]
+    places = {before: now for now, before in enumerate(kept)}
+    exchange = over.input
+    if not constants or not isinstance(exchange, Exchange) or not isinstance(calc := exchange.input, Calc):
+        return over, places
+    expressions = tuple(calc.expressions[place] for place in kept)
+    below = replace(calc, expressions=expressions, names=tuple(calc.names[place] for place in kept))
+    keys = None if exchange.keys is None else tuple(places[key] for key in exchange.keys)
+    made = replace(
+        over,
+        input=replace(exchange, input=below.input if below.is_identity else below, keys=keys),
+        partition_by=tuple(places[index] for index in over.partition_by),
+        order_by=tuple(key.moved(places) for key in over.order_by),
+    )
+    return made, places
+
+
+_OF_OFFSETS: Final = frozenset(("LAG", "LEAD"))
+_OF_RANKS: Final = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_RANK"))
+
+
+def _windows(calls: Sequence[OverFunction], texts: Sequence[str], frame: str) -> Iterator[tuple[str, str]]:
+    """The windows of batch mode: one for all calls in a row that look at the frame alike."""
+    pairs = zip(calls, texts, strict=True)
+    for number, (_, found) in enumerate(groupby(pairs, lambda pair: _way_of(pair[0].function))):
+        yield f"window#{number}", f"{names_text([text for _, text in found])} {frame}"
+
+
+def _way_of(function: str) -> int:
+    return 1 if function in _OF_OFFSETS else 2 if function in _OF_RANKS else 0
 
 
 def _order(over: OverNode) -> Sequence[tuple[str, str]]:

@@ -131,6 +131,17 @@ class Sort(PhysicalNode):
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         return self if self.limit is None else limit_phases(self.input, self.keys, self.offset, self.limit)
 
+    def below_projection(self) -> PhysicalNode | None:
+        exchange = self.input
+        calc = exchange.input if isinstance(exchange, Exchange) else None
+        if self.limit is not None or not isinstance(calc, Calc) or calc.condition is not None:
+            return None
+        if not all(isinstance(each, InputRef) for each in calc.expressions):
+            return None
+        keys = tuple(replace(key, index=_column(calc, key.index)) for key in self.keys)
+        made = replace(self, input=exchange.with_inputs([calc.input]), keys=keys)
+        return PulledCalc(made, calc.expressions, calc.names)
+
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         spec = SortSpec(order=sort_fields(self.keys), offset=self.offset, limit=self.limit)
         return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
@@ -148,8 +159,10 @@ def limit_phases(exchange: PhysicalNode, keys: Sequence[SortKey], offset: int, l
     title = "SortLimit" if keys else "Limit"
     order = (("orderBy", order_text(keys, source.schema)),) if keys else ()
     first = (*order, ("offset", "0"), ("fetch", str(offset + limit)), ("global", "false"))
-    last = (*order, ("offset", str(offset)), ("fetch", str(limit)), ("global", "true"))
-    below = exchange.with_inputs([Phase(source, source.schema, title, first)])
+    is_limited = limit != _NO_LIMIT
+    fetch = str(limit) if is_limited else "unlimited"
+    last = (*order, ("offset", str(offset)), ("fetch", fetch), ("global", "true"))
+    below = exchange.with_inputs([Phase(source, source.schema, title, first) if is_limited else source])
     made = Phase(below, source.schema, title, last, distributed=())
     return made if calc is None else PulledCalc(made, calc.expressions, calc.names)
 

@@ -14,7 +14,7 @@ from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, InputRef, Scalar, input_refs, moved
 from headrace.table.logical.schema import Field, Schema, TimeAttribute, renumbered, unique_names
 from headrace.table.physical.aggregates import operations
-from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.changelog_rules import ChangelogRule, never, with_before
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.phases import call_text
@@ -221,7 +221,7 @@ def _fields(source: PhysicalNode, columns: WindowColumns) -> tuple[Field, ...]:
 
 
 def _function_below(node: PhysicalNode) -> WindowTableFunction | None:
-    while isinstance(node, Calc | Exchange):
+    while isinstance(node, Calc | Exchange | Expand):
         node = node.input
     return node if isinstance(node, WindowTableFunction) else None
 
@@ -232,7 +232,11 @@ def _looks_at_window(source: PhysicalNode, function: WindowTableFunction, calls:
     assert columns is not None
     if any(index in columns.places for call in calls for index in call.columns):
         return True
-    while isinstance(source, Calc | Exchange):
+    while isinstance(source, Calc | Exchange | Expand):
+        if isinstance(source, Expand):
+            given = window_columns(source.input)
+            if given is None or any(place not in row for place in given.places for row in source.projections):
+                return True
         if isinstance(source, Calc):
             below = window_columns(source.input)
             assert below is not None
@@ -250,10 +254,12 @@ def _without_function(source: PhysicalNode, function: WindowTableFunction) -> tu
     if isinstance(source, WindowTableFunction):
         below = function.input.input if isinstance(function.input, Exchange) else function.input
         return below, {index: index for index in range(len(below.schema))}, function.time_column
-    assert isinstance(source, Calc | Exchange)
+    assert isinstance(source, Calc | Exchange | Expand)
     below, places, time = _without_function(source.input, function)
     if isinstance(source, Exchange):
         return below, places, time
+    if isinstance(source, Expand):
+        return _expanded_below(source, below, places, time)
     columns = window_columns(source)
     assert columns is not None
     kept = [index for index in range(len(source.expressions)) if index not in columns.places]
@@ -267,6 +273,24 @@ def _without_function(source: PhysicalNode, function: WindowTableFunction) -> tu
     condition = None if source.condition is None else moved(source.condition, places)
     calc = Calc(below, tuple(expressions), unique_names(names), condition)
     return (calc.input if calc.is_identity else calc), {index: at for at, index in enumerate(kept)}, found
+
+
+def _expanded_below(
+    expand: Expand, below: PhysicalNode, places: dict[int, int], time: int
+) -> tuple[PhysicalNode, dict[int, int], int]:
+    """The rows of grouping sets over the input of the window table function, which has the time as a further column."""
+    windowing = window_columns(expand.input)
+    assert windowing is not None
+    kept = [
+        at for at in range(len(expand.names) - 1) if not any(row[at] in windowing.places for row in expand.projections)
+    ]
+    rows = tuple(
+        (*(None if (index := row[at]) is None else places[index] for at in kept), time) for row in expand.projections
+    )
+    names = unique_names([*(expand.names[at] for at in kept), below.schema.names[time], expand.names[-1]])
+    moves = {at: now for now, at in enumerate((*kept, None, len(expand.names) - 1)) if at is not None}
+    made = Expand(below, rows, expand.numbers, names, shows_last=True)
+    return made, moves, len(kept)
 
 
 def _in_order(

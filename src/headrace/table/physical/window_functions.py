@@ -60,6 +60,11 @@ def _window_function(function: logical.WindowTableFunction, context: ConversionC
         raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")
     source = converted(function.input, context)
     time = source.schema[function.time_column]
+    if time.time is None and not context.is_batch:
+        raise PlanningError(
+            "The window function requires the timecol is a time attribute type, but is "
+            f"{time.type.as_nullable()}: a regular join, DISTINCT and GROUP BY end it, so apply the windows below them"
+        )
     is_of_clock = time.time is TimeAttribute.PROCTIME
     window = WindowingStrategy(function.kind, function.size, function.step, function.offset, time.type, is_of_clock)
     kind = SessionTableFunction if is_session else WindowTableFunction

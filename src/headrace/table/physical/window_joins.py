@@ -14,7 +14,7 @@ from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.interval_joins import interval_join
-from headrace.table.physical.joins import AnyJoin, JoinKeys, bounded_join, regular_join
+from headrace.table.physical.joins import AnyJoin, JoinKeys, bounded_join, regular_join, without_times
 from headrace.table.physical.multi_joins import multi_join
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder
@@ -95,6 +95,8 @@ def _compared(condition: Scalar) -> tuple[int, int] | None:
 def _join(join: logical.Join, context: ConversionContext) -> PhysicalNode:
     left, right = converted(join.left, context), converted(join.right, context)
     if context.is_batch:
+        if context.is_shown:
+            left, right = without_times(left), without_times(right)
         return bounded_join(join, left, right)
     found = window_join(join, left, right) or interval_join(join, left, right)
     return found or multi_join(join, left, right, context) or regular_join(join, left, right)

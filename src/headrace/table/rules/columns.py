@@ -6,19 +6,23 @@ table reads all columns of the table, unless its connector can leave some out (:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery, input_refs, moved
-from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.over import shows_all
 from headrace.table.rules.purpose import EXECUTED, PlanPurpose
 from headrace.table.rules.rank import Rank, compared_constants
 from headrace.table.rules.temporal import LookupJoin, TemporalJoin
+
+_ADDED: Final = re.compile(r"\$\d+")
+"""Names of columns that are computed for ``OVER`` calls: their places."""
 
 Needed = tuple[int, ...]
 """Columns that are needed, each once, in order."""
@@ -53,7 +57,7 @@ def pruned(relation: Relation, *, through_watermarks: bool = True, purpose: Plan
     return Pruner(through_watermarks, purpose).whole(relation)
 
 
-def projected(relation: Relation, indices: Sequence[int]) -> Relation:
+def projected(relation: Relation, indices: Sequence[int]) -> logical.Project:
     """Some columns of a relation."""
     names = tuple(relation.schema.names[index] for index in indices)
     return logical.Project(relation, tuple(relation.column(index) for index in indices), names)
@@ -105,8 +109,28 @@ def _has_subquery(project: logical.Project) -> bool:
     return any(isinstance(node, Subquery) for each in project.expressions for node in each.walk())
 
 
+def _over_permuted(aggregate: logical.Aggregate) -> logical.Aggregate:
+    """An aggregate over the table itself where the projection between them only puts all of its columns in order."""
+    project = aggregate.input
+    if not isinstance(project, logical.Project) or not isinstance(project.input, logical.Scan | Normalize):
+        return aggregate
+    places = [each.index if isinstance(each, InputRef) else -1 for each in project.expressions]
+    if sorted(places) != list(range(len(project.input.schema))):
+        return aggregate
+    moves = dict(enumerate(places))
+    return replace(
+        aggregate,
+        input=project.input,
+        group=tuple(moves[index] for index in aggregate.group),
+        grouping_sets=tuple(tuple(moves[index] for index in keys) for keys in aggregate.grouping_sets),
+        calls=tuple(call.moved(moves) for call in aggregate.calls),
+    )
+
+
 def _has_names(relation: Relation) -> bool:
     """Return whether plans show the names of a projection of a relation: with another one, and of constants."""
+    if isinstance(relation, logical.Filter) and isinstance(relation.condition, InputRef):
+        return True
     is_first = isinstance(relation, Rank) and (relation.start, relation.end) == (1, 1)
     return is_first or isinstance(relation, logical.Project) or bool(compared_constants(relation))
 
@@ -141,7 +165,11 @@ class Pruner:
         found = self.prune(relation, tuple(wanted))
         if found.kept == tuple(wanted):
             return found.relation
-        return projected(found.relation, [found.places[index] for index in wanted])
+        made = projected(found.relation, [found.places[index] for index in wanted])
+        if not self.purpose.is_shown or not isinstance(relation, logical.Join):
+            return made
+        names = unique_names(relation.schema.names)  # Flink names columns of joins before it prunes them
+        return replace(made, names=tuple(names[index] for index in wanted))
 
     def _project(self, project: logical.Project, needed: Needed) -> Pruned:
         nodes = [node for each in project.expressions for node in each.walk()]
@@ -156,7 +184,10 @@ class Pruner:
         expressions = [project.expressions[index] for index in kept]
         below = self.prune(project.input if read else _below_projections(project.input), read)
         moves = tuple(moved(each, below.places) for each in expressions)
-        made = replace(project, input=below.relation, expressions=moves, names=tuple(project.names[i] for i in kept))
+        names = tuple(project.names[index] for index in kept)
+        if self.purpose.is_shown:
+            names = tuple(f"${at}" if _ADDED.fullmatch(name) else name for at, name in enumerate(names))
+        made = replace(project, input=below.relation, expressions=moves, names=names)
         return Pruned(_without_identity(made, keeps_names=not self.purpose.is_shown), kept)
 
     def _filter(self, relation: logical.Filter, needed: Needed) -> Pruned:
@@ -195,6 +226,8 @@ class Pruner:
     def _aggregate(self, aggregate: logical.Aggregate, needed: Needed) -> Pruned:
         if self.purpose.is_shown and not self.through_watermarks:
             return self.opaque(aggregate)  # Flink prunes aggregates before it makes ranks of what is above them
+        if self.purpose.is_shown:
+            aggregate = _over_permuted(aggregate)
         width = len(aggregate.group)
         kept = sorted({*range(width), *needed}) or [0]
         pruned_one = aggregate

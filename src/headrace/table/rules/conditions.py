@@ -1,12 +1,13 @@
 """Scalars that rules make and compare: calls, conjunctions and disjunctions, merged projections."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from headrace.table.functions.definitions import CallShape, Determinism
 from headrace.table.functions.table import FUNCTIONS, definition_of_call
 from headrace.table.functions.types import with_nullability
-from headrace.table.logical.scalars import Call, Cast, Scalar, all_of, conjuncts, substituted
+from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, all_of, conjuncts, substituted
 
 _BLOAT: Final = 100
 """The maximum number of nodes by which merging may grow scalars (the default of Calcite's ``bloat``)."""
@@ -60,3 +61,24 @@ def is_deterministic(scalar: Scalar) -> bool:
     """Return whether a scalar is deterministic, so that it may be evaluated twice or not at all."""
     definitions = (definition_of_call(node) for node in scalar.walk() if isinstance(node, Call))
     return all(each is None or each.determinism is not Determinism.NEVER for each in definitions)
+
+
+def without_null_branch(condition: Scalar) -> Scalar:
+    """A condition of ``WHERE`` with comparisons of ``CASE WHEN a THEN b ELSE NULL END`` by ``a AND`` one of ``b``."""
+
+    def compared(node: Scalar) -> Scalar:
+        if not isinstance(node, Call) or len(node.operands) != 2:
+            return node
+        case, constant = node.operands
+        if not isinstance(case, Case):
+            return node
+        (first, *others), otherwise = case.branches, case.otherwise
+        is_null = isinstance(otherwise, Literal) and otherwise.value is None
+        if others or not is_null or not isinstance(constant, Literal) or node.function not in _COMPARISONS:
+            return node
+        return all_of([first.condition, replace(node, operands=(first.result, constant))])
+
+    return condition.transform(compared)
+
+
+_COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">="))

@@ -133,6 +133,11 @@ def _value(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
     return Literal(_python(found, scalar), type=scalar.type) if _is_portable(found) else scalar
 
 
+def constant(scalar: Scalar) -> Scalar:
+    """The constant that a scalar of constants is, whatever the session time zone; itself if it is none."""
+    return _value(scalar, ExpressionCompiler(lambda _: "a constant", "UTC"))
+
+
 def _is_portable(found: pa.Scalar) -> bool:
     """Return whether Python can hold the constant: it has no dates beyond the year 9999."""
     try:

@@ -1,9 +1,11 @@
-"""``OVER`` calls in projections and conditions become a relation, between two projections."""
+"""``OVER`` calls in projections become a relation, between two projections."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Filter, OverAggregate, OverFunction, Project, Relation
@@ -11,6 +13,8 @@ from headrace.table.logical.scalars import Frame, InputRef, Literal, OrderKey, O
 from headrace.table.rules.purpose import PlanPurpose
 
 _RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
+_ADDED: Final = re.compile(r"\$\d+")
+"""Names of columns that are computed for calls."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,10 @@ class _Window:
 
 
 def with_over_aggregates(relation: Relation, purpose: PlanPurpose) -> Relation:
-    """The relation without ``OVER`` calls in projections and conditions (``QUALIFY``)."""
-    found = relation.transform(_of_condition)
+    """The relation without ``OVER`` calls in projections."""
     if not purpose.is_shown:
-        return found.transform(_split)
-    shown = found.transform(lambda node: _as_shown(node, purpose))
+        return relation.transform(_split)
+    shown = relation.transform(lambda node: _as_shown(node, purpose))
     return shown.transform(_below_filter) if purpose.is_batch else shown
 
 
@@ -41,7 +44,9 @@ def _below_filter(relation: Relation) -> Relation:
     project = relation.input if isinstance(relation, Filter) else None
     if not isinstance(relation, Filter) or not isinstance(project, Project):
         return relation
-    if not isinstance(project.input, OverAggregate) or project.names != project.input.schema.names:
+    if not isinstance(project.input, OverAggregate):
+        return relation
+    if project.names != tuple(name for name in project.input.schema.names if not _ADDED.fullmatch(name)):
         return relation
     return replace(relation, input=replace(project, input=replace(project.input, shows_all=True)))
 
@@ -99,22 +104,6 @@ def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
     pairs = enumerate(zip(relation.expressions, made.names, strict=True))
     names = tuple(f"${at}" if isinstance(each, OverCall) else name for at, (each, name) in pairs)
     return replace(made, names=names)
-
-
-def _of_condition(relation: Relation) -> Relation:
-    """A filter whose condition has ``OVER`` calls, over columns that a projection below computes."""
-    if not isinstance(relation, Filter):
-        return relation
-    calls = list(dict.fromkeys(node for node in relation.condition.walk() if isinstance(node, OverCall)))
-    if not calls:
-        return relation
-    given = relation.input
-    columns = tuple(given.column(index) for index in range(len(given.schema)))
-    places = {call: InputRef(len(columns) + place, type=call.type) for place, call in enumerate(calls)}
-    names = (*given.schema.names, *(f"QualifyExpression{place or ''}" for place in range(len(calls))))
-    below = Project(given, (*columns, *calls), names)
-    chosen = replace(relation, input=below, condition=_replaced(relation.condition, places))
-    return Project(chosen, columns, given.schema.names)
 
 
 def _split(relation: Relation) -> Relation:

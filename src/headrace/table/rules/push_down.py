@@ -17,6 +17,7 @@ from headrace.table.logical.scalars import (
     all_of,
     conjuncts,
     input_refs,
+    moved,
     substituted,
 )
 from headrace.table.rules.conditions import is_deterministic, merged
@@ -90,6 +91,23 @@ def _below_normalize(condition: Scalar, below: Normalize) -> Relation:
     return replace(below, input=source, condition=all_of(kept) if kept else None)
 
 
+def _below_correlate(condition: Scalar, below: logical.Correlate) -> Relation | None:
+    """Push down conditions on one side; on the right one only where rows without a partner are dropped."""
+    width, parts = len(below.left.schema), conjuncts(condition)
+    lefts = [each for each in parts if all(index < width for index in input_refs(each))]
+    is_inner = below.kind is logical.JoinKind.INNER
+    rights = [each for each in parts if is_inner and all(index >= width for index in input_refs(each))]
+    rights = [each for each in rights if each not in lefts]
+    if not lefts and not rights:
+        return None
+    places = {index: index - width for index in range(width, len(below.schema))}
+    left = Filter(below.left, all_of(lefts)) if lefts else below.left
+    right = Filter(below.right, all_of([moved(each, places) for each in rights])) if rights else below.right
+    kept = [each for each in parts if each not in lefts and each not in rights]
+    made = replace(below, left=left, right=right)
+    return Filter(made, all_of(kept)) if kept else made
+
+
 _RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = {
     Filter: _below_filter,
     logical.Project: _below_project,
@@ -98,6 +116,7 @@ _RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = 
     logical.Join: filter_below_join,
     LookupJoin: filter_below_join,
     Normalize: _below_normalize,
+    logical.Correlate: _below_correlate,
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Filter, OverAggregate, Project, Relation
 from headrace.table.logical.scalars import (
     Call,
@@ -65,7 +66,7 @@ def _with_names_of_calls(relation: Relation) -> Relation:
     rank = _below(relation.input)
     if rank is not None and (rank.start, rank.end) == (1, 1):
         return relation
-    given, known = relation.input.schema.names, compared_constants(relation.input)
+    given, known = relation.input.schema.names, _constants_below(relation.input) | _sums(relation.input)
     pairs = zip(relation.expressions, relation.names, strict=True)
     names = (
         given[each.index]
@@ -74,6 +75,25 @@ def _with_names_of_calls(relation: Relation) -> Relation:
         for each, name in pairs
     )
     return replace(relation, names=tuple(names))
+
+
+def _sums(relation: Relation) -> set[int]:
+    """The results of ``OVER`` calls that plans show as expressions."""
+    while isinstance(relation, Filter):
+        relation = relation.input
+    if not isinstance(relation, OverAggregate):
+        return set()
+    width = len(relation.input.schema)
+    return {width + at for at, call in enumerate(relation.calls) if call.function in ("SUM", "AVG")}
+
+
+def _constants_below(relation: Relation) -> set[int]:
+    """The columns that are constants by a filter, which projections may forward."""
+    if not isinstance(relation, Project):
+        return compared_constants(relation)
+    below = _constants_below(relation.input)
+    pairs = enumerate(relation.expressions)
+    return {at for at, each in pairs if isinstance(each, InputRef) and each.index in below}
 
 
 def compared_constants(relation: Relation) -> set[int]:
@@ -117,7 +137,7 @@ def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
     over = relation.input if project is None else project.input
     if not isinstance(over, OverAggregate) or len(over.calls) != 1 or over.calls[0].function not in RANKS:
         return relation
-    if purpose.is_batch and purpose.is_shown and over.calls[0].function == "ROW_NUMBER":
+    if purpose.is_batch and purpose.is_shown and over.calls[0].function != "RANK":
         return relation
     condition = relation.condition if project is None else substituted(relation.condition, project.expressions)
     column = len(over.input.schema)
@@ -126,6 +146,11 @@ def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
     ranged = [bound for bound in bounds if bound is not None]
     rest = [each for each, bound in zip(conditions, bounds, strict=True) if bound is None]
     found = _ranked(over, ranged)
+    if found is None and ranged and not purpose.is_batch:
+        raise PlanningError(
+            "Rank end is not specified. Currently rank only support TopN, which means the rank end must be specified: "
+            "add a condition such as rn <= 10"
+        )
     if found is None:
         return relation
     if any(isinstance(node, InputRef) and node.index == column for each in rest for node in each.walk()):

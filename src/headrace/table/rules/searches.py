@@ -6,8 +6,10 @@ is computed stays as it is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Final
 
 from headrace.table.logical.scalars import Call, Cast, FieldAccess, InputRef, Literal, Scalar, conjuncts
@@ -77,6 +79,10 @@ def simplified(scalar: Scalar) -> Scalar:
     """A condition in the form that plans show."""
     if isinstance(scalar, Call) and scalar.function == "NOT":
         return _negated(scalar)
+    if isinstance(scalar, Call) and scalar.function in _OF_UNKNOWN:
+        scalar = _of_operands(scalar)
+    if isinstance(scalar, Call) and (known := _of_literals(scalar)) is not None:
+        return known
     if not isinstance(scalar, Call) or scalar.function not in ("AND", "OR"):
         given = scalar.parts(Scalar)
         return scalar.with_parts(Scalar, list(map(simplified, given))) if given else scalar
@@ -87,6 +93,43 @@ def simplified(scalar: Scalar) -> Scalar:
     if is_and and len(parts) > 1:
         parts = [_with_null_tests(each) for each in parts]
     return parts[0] if len(parts) == 1 else replace(scalar, operands=tuple(parts))
+
+
+_OF_UNKNOWN: Final = {"IS UNKNOWN": "IS NULL", "IS NOT UNKNOWN": "IS NOT NULL"}
+
+
+def _of_operands(scalar: Call) -> Call:
+    """A test whether a comparison is unknown, by tests of its operands for NULL."""
+    (tested,) = scalar.operands
+    name = _OF_UNKNOWN[scalar.function]
+    if not isinstance(tested, Call) or tested.function not in _OPPOSITE:
+        return replace(scalar, function=name)
+    operands = [each for each in tested.operands if each.type.nullable]
+    tests = tuple(replace(scalar, function=name, operands=(each,)) for each in operands)
+    if len(tests) == 1:
+        return tests[0]
+    both = "OR" if name == "IS NULL" else "AND"
+    return replace(scalar, function=both, operands=tests) if tests else replace(scalar, function=name)
+
+
+def _of_literals(scalar: Call) -> Scalar | None:
+    """The result of a comparison of numbers that are constants."""
+    compare = _COMPARE.get(scalar.function)
+    if compare is None or not all(isinstance(each, Literal) for each in scalar.operands):
+        return None
+    values = [each.value for each in scalar.operands if isinstance(each, Literal)]
+    is_known = all(isinstance(each, int | Decimal) and not isinstance(each, bool) for each in values)
+    return Literal(bool(compare(*values)), type=scalar.type.not_null()) if is_known else None
+
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _with_null_tests(part: Scalar) -> Scalar:
@@ -222,6 +265,8 @@ def _ranges(part: Scalar) -> tuple[Scalar, tuple[Range, ...]] | None:
     (left, right), function = part.operands, part.function
     if isinstance(left, Literal):
         left, right, function = right, left, _MIRRORED[function]
+    if isinstance(right, Cast) and right.is_implicit:
+        right = right.operand
     inner = left.operand if isinstance(left, Cast) else left
     if not isinstance(inner, InputRef | FieldAccess) or not isinstance(right, Literal) or right.value is None:
         return None

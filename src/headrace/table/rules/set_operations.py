@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeGuard
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
 from headrace.table.logical.relations import (
@@ -48,7 +48,10 @@ def _simple(relation: Relation) -> Relation:
     if not isinstance(relation, SetOperation):
         return relation
     if relation.operator is SetOperator.UNION:
-        return relation if relation.is_all else _distinct(replace(relation, is_all=True))
+        if relation.is_all:
+            return relation
+        arms = tuple(arm.input if _is_distinct(arm) else arm for arm in relation.arms)
+        return _distinct(replace(relation, is_all=True, arms=arms))
     if len(relation.arms) > 2:
         *first, last = relation.arms
         return _simple(replace(relation, arms=(_simple(replace(relation, arms=tuple(first))), last)))
@@ -62,12 +65,19 @@ def _distinct(relation: Relation) -> Relation:
     return Aggregate(relation, columns, (), relation.schema.names, (columns,))
 
 
+def _is_distinct(relation: Relation) -> TypeGuard[Aggregate]:
+    """Return whether a relation has the distinct rows of its input."""
+    if not isinstance(relation, Aggregate) or relation.calls or not relation.is_simple:
+        return False
+    return relation.group == tuple(range(len(relation.input.schema)))
+
+
 def _marked(operation: SetOperation, markers: Sequence[Sequence[tuple[str, Scalar]]]) -> SetOperation:
     """The rows of all inputs, with columns appended that mark the input."""
     arms = []
     for arm, added in zip(operation.arms, markers, strict=True):
-        columns = tuple(arm.column(index) for index in range(len(arm.schema)))
-        names = (*operation.columns.names, *(name for name, _ in added))
+        columns = _in_types(arm, operation.columns.types)
+        names = (*arm.schema.names, *(name for name, _ in added))
         arms.append(Project(arm, (*columns, *(marker for _, marker in added)), names))
     behind = tuple(marker.as_field(name) for name, marker in markers[0])
     schema = Schema((*operation.columns, *(field.as_nullable() for field in behind)))
@@ -101,12 +111,15 @@ _EQUAL: Final = {True: "IS NOT DISTINCT FROM", False: "="}
 
 
 def _with_types(arm: Relation, types: Sequence[LogicalType]) -> Relation:
-    """An input in the types of a set operation, whatever its nullability."""
-    columns = tuple(
-        each if each.type.as_nullable() == kind.as_nullable() else Cast(each, type=kind)
-        for each, kind in zip(InputRef.all_of(arm.schema), types, strict=True)
-    )
+    """An input in the types of a set operation."""
+    columns = _in_types(arm, types)
     return arm if columns == InputRef.all_of(arm.schema) else Project(arm, columns, arm.schema.names)
+
+
+def _in_types(arm: Relation, types: Sequence[LogicalType]) -> tuple[Scalar, ...]:
+    """The columns of an input in some types."""
+    pairs = zip(InputRef.all_of(arm.schema), types, strict=True)
+    return tuple(each if each.type == kind else Cast(each, type=kind) for each, kind in pairs)
 
 
 def _counted(operation: SetOperation) -> tuple[Aggregate, tuple[InputRef, InputRef]]:
