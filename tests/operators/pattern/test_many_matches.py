@@ -153,10 +153,10 @@ def test_an_event_writes_the_rows_that_it_changes(monkeypatch: pytest.MonkeyPatc
     count = 2_000
 
     def is_wanted(event: Any, context: Any) -> bool:
-        return bool(event.price > 4 and event.number == context.events("small")[0].number + count)
+        return bool(event.number == context.events("small")[0].number + count)
 
     small: Pattern[Any] = Pattern.begin("small").where("price < 2.0")
-    wanted = small.followed_by("wanted").where(is_wanted)
+    wanted = small.followed_by("wanted").where("price > 4.0").where(is_wanted)
     epochs = Epochs(wanted.followed_by("large").where("price > 8.0").within(WINDOW), monkeypatch)
     epochs.run([7] * count, SMALL, BEGIN)
     for more in range(3):
@@ -253,22 +253,22 @@ def test_of_many_keys_an_epoch_reads_and_writes_those_that_it_touches(
 
 
 def test_a_day_of_events_leaves_no_more_than_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epochs of five minutes, in which an event comes each ten seconds, one of five keys most of the time."""
-    minute, hour = 60_000, 12
+    """Epochs of ten minutes, in which an event comes each twenty seconds, one of five keys most of the time."""
+    minute, hour = 60_000, 6
     chance = np.random.default_rng(5)
     small = Pattern.begin("small").where("price < 2.0")
     pattern = small.followed_by_any("other").where("price > 4.0 and price < 6.0").followed_by("large")
-    epochs = Epochs(pattern.where("price > 8.0").within(7 * minute), monkeypatch)
+    epochs = Epochs(pattern.where("price > 8.0").within(14 * minute), monkeypatch)
     rows, sizes, matches = [], [], 0
-    for start in range(BEGIN, BEGIN + 24 * 60 * minute, 5 * minute):
+    for start in range(BEGIN, BEGIN + 24 * 60 * minute, 10 * minute):
         keys = np.where(chance.random(30) < 0.8, chance.integers(0, 5, 30), chance.integers(0, 1_000, 30))
         prices = chance.choice([SMALL, 3.0, OTHER, LARGE], 30, p=[0.3, 0.4, 0.2, 0.1])
-        epochs.run(keys, prices, start + 10_000 * np.arange(30), start + 290_000)
+        epochs.run(keys, prices, start + 20_000 * np.arange(30), start + 590_000)
         rows.append(epochs.rows() + epochs.rows(pattern_timers.STORE))
         sizes.append(epochs.file_bytes())
         matches += len(epochs.matches)
     assert len(rows) == 24 * hour
-    assert matches > 500
+    assert matches > 250
     assert max(rows[hour:]) <= 1.5 * max(rows[:hour])
     assert max(sizes[hour:]) <= 1.5 * max(sizes[:hour])
 
