@@ -212,7 +212,7 @@ class SqlPlannerBenchmark:
 
 
 class NexmarkBenchmark:
-    """The Nexmark queries without joins."""
+    """The queries of Nexmark that Flink SQL runs."""
 
     name = "nexmark"
     title = "SQL: Nexmark"

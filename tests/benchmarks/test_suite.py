@@ -419,7 +419,7 @@ def test_flink_takes_part_where_its_jars_can_be_fetched(
         ("sql-group", 5.0, True),
         ("sql-group", 5.0, True),
         ("sql-planner", 5.0, False),
-        *(("nexmark", 5.0, True),) * 14,
+        *(("nexmark", 5.0, True),) * 21,
         ("nexmark", pytest.approx(5.0), True),
         *(("pattern", 3.0, True),) * (2 * (2 + 2 + 2)),
         ("pattern", 3.0, False),

@@ -135,13 +135,15 @@ class TemporalJoinSpec(JoinSpec):
     time_fields: tuple[int, int]
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
-        return replace(JoinSpec.outputs(self, inputs), has_changes=False)
+        return replace(JoinSpec.outputs(self, inputs), has_changes=inputs[0].has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.temporal_join import TemporalJoinOperator
 
-        definition, codec = self.definition(parameters), codec_of(parameters.inputs[0])
-        return TemporalJoinOperator(definition, codec, time_fields=self.time_fields)
+        definition, left = self.definition(parameters), parameters.inputs[0]
+        return TemporalJoinOperator(
+            definition, codec_of(left), time_fields=self.time_fields, has_changes=left.has_changes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

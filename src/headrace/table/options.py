@@ -117,6 +117,12 @@ DISTINCT_SPLIT: Final = ConfigOption(
     False,
     "Whether distinct values are aggregated in two levels, the first of which is in buckets of values.",
 )
+INCREMENTAL_AGGREGATES: Final = ConfigOption(
+    "table.optimizer.incremental-agg-enabled",
+    boolean,
+    True,
+    "Whether the final aggregates of DISTINCT in two levels take the accumulators of the first level.",
+)
 DISTINCT_BUCKETS: Final = ConfigOption(
     "table.optimizer.distinct-agg.split.bucket-num", integer(1, 2**31 - 1), 1024, "How many buckets those are."
 )
@@ -248,6 +254,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ConfigOption("table.sql-dialect", choice("default"), "default", "The dialect of SQL."),
         DISTINCT_SPLIT,
         DISTINCT_BUCKETS,
+        INCREMENTAL_AGGREGATES,
         MULTI_JOIN,
         PREDICATE_PUSHDOWN,
         NON_DETERMINISTIC_UPDATES,
@@ -270,7 +277,7 @@ IN_EFFECT: Final = frozenset(_OPTIONS)
 """Keys that have an effect."""
 _OPTIMIZER: Final = (
     "dynamic-filtering.enabled "
-    "incremental-agg-enabled join.broadcast-threshold join.null-filter-threshold "
+    "join.broadcast-threshold join.null-filter-threshold "
     "multiple-input-enabled "
     "reuse-optimize-block-with-digest-enabled "
     "reuse-sink-enabled reuse-source-enabled reuse-sub-plan-enabled "

@@ -36,6 +36,14 @@ def neighbors() -> list[dict[str, Any]]:
     ]
 
 
+@cache
+def nexmark() -> list[dict[str, Any]]:
+    """The queries of Nexmark, with Flink's answers, of which the rows count and not the order of changes."""
+    return [
+        json.loads(line) for line in gzip.decompress((HERE / "nexmark.jsonl.gz").read_bytes()).decode().splitlines()
+    ]
+
+
 def groups() -> list[str]:
     return sorted({case["group"] for case in cases()})
 

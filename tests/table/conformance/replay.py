@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,19 +69,25 @@ def difference(case: Case, *, one_by_one: bool | None = None) -> str | None:
         one_by_one: whether each event is processed before the next one; only where it matters when left out.
     """
     steps = case["expect"].get("steps", [case["expect"]])
-    tables = _environment(case)
-    for number, (statement, expected) in enumerate(zip(case["sql"], steps, strict=False)):
-        found = _step(tables, case, statement, one_by_one)
+    found_steps = answers(case, one_by_one=one_by_one)
+    for number, (found, expected) in enumerate(zip(found_steps, steps, strict=False)):
         told = _compared(found, expected)
         if told is not None:
             return f"statement {number}: {told}" if len(case["sql"]) > 1 else told
     return None
 
 
+def answers(case: Case, *, one_by_one: bool | None = None) -> Iterator[Json]:
+    """What each statement of a case gives, in the form of ``expect``."""
+    tables = _environment(case)
+    for statement in case["sql"]:
+        yield _step(tables, case, statement, one_by_one)
+
+
 def outcome(case: Case) -> Json:
     """What the last statement of a case gives."""
-    tables = _environment(case)
-    return [_step(tables, case, statement, None) for statement in case["sql"]][-1]
+    *_, last = answers(case)
+    return last
 
 
 def _environment(case: Case) -> TableEnvironment:
@@ -118,7 +124,8 @@ def _step(tables: TableEnvironment, case: Case, statement: str, one_by_one: bool
 
 def _is_one_by_one(case: Case) -> bool:
     """Whether the order can be seen in which events of several tables are processed, or of one that is read twice."""
-    is_read_twice = any(re.search(r"\b(?:JOIN|UNION|INTERSECT|EXCEPT)\b|\bIN \(SELECT", text) for text in case["sql"])
+    words = r"\b(?:JOIN|UNION|INTERSECT|EXCEPT)\b|\bIN \(SELECT|INSERT INTO.*INSERT INTO"
+    is_read_twice = any(re.search(words, text, re.DOTALL) for text in case["sql"])
     return is_read_twice or len({event[0] for event in case["inputs"]}) > 1
 
 

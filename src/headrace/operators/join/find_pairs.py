@@ -19,11 +19,12 @@ import pyarrow as pa
 from headrace.common.arrays import concat, gather
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import KeyedBatch
+from headrace.operators.binary_rows import buckets
 from headrace.operators.waiting import TakenBatches
 from headrace.state.evolution import NOTHING_RENAMED, RenamedFields
 from headrace.state.key_sorted_table import key_ranges, key_sorted, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.runs.grouping import sorted_by
+from headrace.state.runs.grouping import in_order, sorted_by
 from headrace.state.runs.layout import HASH, KEY, RETAINED_UNTIL, TYPES, rows_of_ranges
 from headrace.state.runs.sections import Section
 from headrace.state.table_layout import TableLayout
@@ -68,6 +69,37 @@ class JoinInterval:
         watermark would match.
         """
         return max(self.seen_from(side)[1], 0)
+
+    def order_of(self, records: Longs, times: Longs) -> Longs:
+        """The order of matches.
+
+        Args:
+            records: the place of the record that has found each match, in the order of arrival.
+            times: the time of the match.
+        """
+        return sorted_by(records - records.min(initial=0), times)
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoinInterval(JoinInterval):
+    """The interval between times in columns of tables."""
+
+    def retention(self, side: int) -> int:
+        """For how long after its time a row is retained: while the watermark says that one on time may match it."""
+        return max(self.seen_from(side)[1], 0) + 1
+
+    def order_of(self, records: Longs, times: Longs) -> Longs:
+        """The order of matches: that of a hash map of Java by their times, as in Flink."""
+        order = sorted_by(records - records.min(initial=0), times)
+        records, times = records[order], times[order]
+        if len(records) < 2 or (records[1:] != records[:-1]).all():
+            return order
+        words = times.view(np.uint64)
+        hashes = (words ^ (words >> np.uint64(32))).astype(np.uint32)
+        is_first = np.append(True, (records[1:] != records[:-1]) | (times[1:] != times[:-1]))
+        numbers = np.cumsum(np.append(True, records[1:] != records[:-1])) - 1
+        sizes = np.bincount(numbers[is_first])
+        return order[in_order(numbers, buckets(hashes, sizes[numbers]))]
 
 
 TIME: Final = "time"
@@ -343,7 +375,7 @@ class _PairLayout:
         if not parts:
             return _Matches(*(np.empty(0, np.int64) for _ in range(3)))
         ordinals, sources, rows, times = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        order = sorted_by(ordinals - ordinals.min(initial=len(self.watermarks)), times)
+        order = self.interval.order_of(ordinals, times)
         return _Matches(ordinals[order], sources[order], rows[order])
 
     def _matches_of(self, found: _CandidateRanges) -> tuple[Longs, Longs, Longs, Longs]:

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.batch import take_back
+from headrace.common.arrays import fixed_width
+from headrace.common.batch import Batch, take_back
 from headrace.common.columns import schema_of
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of
@@ -31,27 +33,33 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _STORE: Final = "versions"
+_KIND: Final = "$kind"
 
 
 class TemporalJoinOperator(EventTimeOperator):
     """Joins the rows of the left input with the versions of rows of the right one, in event time.
 
     A version is valid from its time until that of the next one with its key. A row of the left input waits until the
-    watermark has passed its time; of versions, the last one before the watermark is kept, and later ones.
+    watermark has passed its time; of versions, the last one before the watermark is kept, and later ones. Results are
+    changes of the kinds of the rows of the left input.
 
     Args:
         definition: the join.
         codec: the codec of the keys.
         time_fields: the position of the time column of each input.
+        has_changes: whether rows of the left input may be updates and deletions.
     """
 
     stores = (_STORE,)
     timers = None
     takes_late = True
 
-    def __init__(self, definition: JoinDefinition, codec: KeyCodec, *, time_fields: tuple[int, int]) -> None:
-        super().__init__(definition.input_types[LEFT], codec, time_fields[LEFT])
-        self._definition, self._version_time = definition, time_fields[RIGHT]
+    def __init__(
+        self, definition: JoinDefinition, codec: KeyCodec, *, time_fields: tuple[int, int], has_changes: bool = False
+    ) -> None:
+        left = definition.input_types[LEFT]
+        super().__init__(_with_kinds(left) if has_changes else left, codec, time_fields[LEFT])
+        self._definition, self._version_time, self._has_changes = definition, time_fields[RIGHT], has_changes
 
     def restore_state(self, context: OperatorContext) -> None:
         super().restore_state(context)
@@ -70,7 +78,15 @@ class TemporalJoinOperator(EventTimeOperator):
             self._arrived.append(batch)
             self._pending.meet(batch.watermarks)
         else:
-            super().process_keyed(input_index, batch)
+            super().process_keyed(input_index, self._timed(batch))
+
+    def _timed(self, batch: KeyedBatch) -> KeyedBatch:
+        """Rows of the left input with their kinds in a column, if they may be changes."""
+        if not self._has_changes:
+            return batch
+        columns = [*batch.columns.columns, pa.array(batch.row_kinds)]
+        made = pa.RecordBatch.from_arrays(columns, schema=schema_of(self._type))
+        return KeyedBatch.of(Batch(self._type, batch.timestamps, batch.watermarks, columns=made), batch.keys)
 
     def accepts(self, batch: KeyedBatch, times: Longs) -> Mask:
         return np.ones(len(batch), np.bool_)  # a late row waits for the next watermark
@@ -124,7 +140,11 @@ class TemporalJoinOperator(EventTimeOperator):
         found = versions.valid(of_keys, times, due.times - 1, due.watermarks)
         may_match = self._definition.has_matches(LEFT, due.rows)
         found = np.where(may_match, found, NOBODY)
-        sides = due.whole(), versions.records
+        whole, kinds = due.whole(), None
+        if self._has_changes:
+            kinds = fixed_width(whole.column(whole.num_columns - 1))
+            whole = whole.select(range(whole.num_columns - 1))
+        sides = whole, versions.records
         at = np.flatnonzero(found != NOBODY)
         kept, _ = self._condition.filtered(sides, at, found[at])
         matched = np.zeros(len(due), np.bool_)
@@ -135,7 +155,12 @@ class TemporalJoinOperator(EventTimeOperator):
             order = order[matched[order]]
         if len(order):
             stamps = times[order], due.stamps[order]
-            self.output.emit(self._definition.results(order, found[order], sides, stamps))
+            shown = None if kinds is None else kinds[order]
+            self.output.emit(self._definition.results(order, found[order], sides, stamps, shown))
+
+
+def _with_kinds(type_: TypeInformation) -> TypeInformation:
+    return RowTypeInfo((*type_.field_types, Types.BYTE()), (*type_.field_names, _KIND))
 
 
 def _in_order(due: DueRows, times: Longs, of_keys: Longs) -> Longs:

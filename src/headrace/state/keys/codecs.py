@@ -102,15 +102,20 @@ class KeyCodec(ABC):
         self.type = type_
 
     @staticmethod
-    def for_type(type_: TypeInformation, classes: Classes = ()) -> KeyCodec:
-        """The codec for keys of a declared type; ``classes`` may occur in keys whose type is not declared.
+    def for_type(type_: TypeInformation, classes: Classes = (), *, takes_lists: bool = False) -> KeyCodec:
+        """The codec for keys of a declared type.
+
+        Args:
+            type_: the type.
+            classes: the classes that may occur in keys whose type is not declared.
+            takes_lists: whether keys may hold lists, as columns of SQL do.
 
         Raises:
             InvalidTypeError: when values of the type cannot be keys.
         """
         basic = type_.basic_type if isinstance(type_, BasicTypeInfo) else None
         if basic is None:
-            typed.check_key_type(type_)
+            typed.check_key_type(type_, takes_lists=takes_lists)
         if basic in typed.INTEGERS:
             return IntegerKeys(type_)
         if basic in STRINGS:

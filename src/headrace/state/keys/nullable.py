@@ -92,7 +92,7 @@ def codec_from_json(json: dict[str, Any]) -> KeyCodec:
     """The codec whose ``to_json`` this is; of keys without a declared type the classes are not known."""
     type_ = type_from_json(json["type"])
     nullable = NullableKeys.of_column(type_) if json.get("nulls") else None
-    return KeyCodec.for_type(type_) if nullable is None else nullable
+    return KeyCodec.for_type(type_, takes_lists=True) if nullable is None else nullable
 
 
 _WIDE: Final = 64

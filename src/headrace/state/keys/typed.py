@@ -3,7 +3,7 @@
 A record (tuple, row, named tuple, dataclass) is encoded as the tuple of its fields: its class is known from the type.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from functools import partial
@@ -19,6 +19,7 @@ from headrace.common.typeinfo import (
     BasicTypeInfo,
     CompositeTypeInfo,
     DataclassTypeInfo,
+    ListTypeInfo,
     NamedTupleTypeInfo,
     PickledBytesTypeInfo,
     RowTypeInfo,
@@ -50,18 +51,25 @@ _IN_COLUMNS: Final = (
 )
 
 
-def check_key_type(type_: TypeInformation) -> None:
+def check_key_type(type_: TypeInformation, *, takes_lists: bool = False) -> None:
     """Refuse types whose values cannot be keys.
+
+    Args:
+        type_: the type.
+        takes_lists: whether keys may hold lists, as columns of SQL do; the functions of a program would see them.
 
     Raises:
         InvalidTypeError: for lists, arrays, maps and dicts, which are not hashable in Python, also within a record.
     """
     if isinstance(type_, BasicTypeInfo | PickledBytesTypeInfo):
         return
+    if takes_lists and isinstance(type_, ListTypeInfo):
+        check_key_type(type_.element_type, takes_lists=True)
+        return
     if not isinstance(type_, _RECORDS) or (isinstance(type_, RowTypeInfo) and type_.changelog):
         raise InvalidTypeError(f"values of {type_} cannot be keys: they are not hashable; {_AS_TUPLES}")
     for field in type_.field_types:
-        check_key_type(field)
+        check_key_type(field, takes_lists=takes_lists)
 
 
 def declaration_for(key: object) -> str | None:
@@ -82,8 +90,10 @@ def is_integer_type(type_: TypeInformation) -> bool:
 
 
 def leaf_types(type_: TypeInformation) -> Iterator[TypeInformation]:
-    """The types of the parts of a key that are no records; of one that is none its own."""
-    if isinstance(type_, CompositeTypeInfo):
+    """The types of the parts of a key that are no records or lists; of one that is none its own."""
+    if isinstance(type_, ListTypeInfo):
+        yield from leaf_types(type_.element_type)
+    elif isinstance(type_, CompositeTypeInfo):
         for field in type_.field_types:
             yield from leaf_types(field)
     else:
@@ -103,11 +113,15 @@ def look_alike(type_: TypeInformation) -> bool:
 
 def has_columns(type_: TypeInformation) -> bool:
     """Return whether Arrow columns of this type hold the values themselves, so that they can be encoded as they are."""
-    return all(isinstance(leaf, BasicTypeInfo) and leaf.basic_type in _IN_COLUMNS for leaf in leaf_types(type_))
+    if isinstance(type_, CompositeTypeInfo):
+        return all(map(has_columns, type_.field_types))
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type in _IN_COLUMNS
 
 
 def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
     """What turns a value of the type into one made of tuples; None when it is that already."""
+    if isinstance(type_, ListTypeInfo):
+        return _each(to_plain(type_.element_type), tuple)
     if not isinstance(type_, CompositeTypeInfo):
         return None
     parts = [to_plain(field) for field in type_.field_types]
@@ -128,6 +142,8 @@ def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
     if isinstance(type_, BasicTypeInfo):
         restore = basic_handler_of(type_).from_equal
         return None if restore is None else lambda value: None if value is None else restore(value)
+    if isinstance(type_, ListTypeInfo):
+        return _each(from_plain(type_.element_type), list)
     if not isinstance(type_, CompositeTypeInfo):
         return None
     parts = [from_plain(field) for field in type_.field_types]
@@ -139,6 +155,17 @@ def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
         if value is None:
             return None
         return build([part(item) if part else item for part, item in zip(parts, value, strict=True)])
+
+    return convert
+
+
+def _each(part: Callable[[Any], Any] | None, build: Callable[[Iterable[Any]], Any]) -> Callable[[Any], Any]:
+    """What converts each item of a list, and builds a tuple or list of them."""
+
+    def convert(items: Any) -> Any:
+        if items is None:
+            return None
+        return build(items if part is None else map(part, items))
 
     return convert
 

@@ -66,6 +66,11 @@ class GroupAggregate(PhysicalNode):
         """Return whether rows may be retracted."""
         return not self.input.mode.is_insert_only
 
+    @property
+    def is_incremental(self) -> bool:
+        """Return whether it takes accumulators of the level below, and not its results."""
+        return False
+
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
         if self.group:
@@ -107,9 +112,8 @@ class GroupAggregate(PhysicalNode):
             calls = tuple(replace(call, keeps_values=_keeps_values(call, given)) for call in calls)
         mini_batch = WHOLE_INPUT if builder.is_batch and settings.get(AGG_PHASES) != "ONE_PHASE" else None
         if settings.get(MINI_BATCH) and not builder.is_batch:
-            is_incremental = self.has_two_phases and self.level == "FINAL"
             size = settings.get(MINI_BATCH_SIZE)
-            mini_batch = MiniBatch(size, self.has_two_phases, is_incremental=is_incremental)
+            mini_batch = MiniBatch(size, self.has_two_phases, is_incremental=self.is_incremental)
         spec = GroupAggregateSpec(
             calls,
             update_before=self.mode.takes_update_before,

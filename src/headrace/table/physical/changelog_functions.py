@@ -10,6 +10,7 @@ from typing import ClassVar
 from headrace.common.logical_types import string
 from headrace.graph.row_specs import KIND_NAMES, ColumnToKindsSpec, KindsToColumnSpec
 from headrace.table.logical import relations as logical
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.changelog_rules import ChangelogRule, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
@@ -104,4 +105,6 @@ def _to_changelog(node: logical.ToChangelog, context: ConversionContext) -> Phys
 
 @conversion_rule(logical.FromChangelog)
 def _from_changelog(node: logical.FromChangelog, context: ConversionContext) -> PhysicalNode:
+    if context.is_batch:
+        raise PlanningError("FROM_CHANGELOG needs streaming mode: tables have no changes in batch mode")
     return FromChangelog(converted(node.input, context), node.kind_column, node.codes)

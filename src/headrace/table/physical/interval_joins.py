@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from headrace.graph.join_specs import TableIntervalJoinSpec
-from headrace.operators.join.find_pairs import JoinInterval
+from headrace.operators.join.find_pairs import TableJoinInterval
 from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import JoinKind
@@ -82,7 +82,7 @@ class IntervalJoin(AnyJoin):
             about["condition"] = compiled(Literal(False, type=BOOLEAN), self.pairs, builder)
         spec = TableIntervalJoinSpec(
             **about,
-            interval=JoinInterval(-bounds.upper, -bounds.lower) if is_possible else JoinInterval(0, 0),
+            interval=TableJoinInterval(-bounds.upper, -bounds.lower) if is_possible else TableJoinInterval(0, 0),
             time_fields=(bounds.left, bounds.right) if bounds.is_rowtime else None,
         )
         return builder.add(spec, self.name, *self.keyed(inputs))

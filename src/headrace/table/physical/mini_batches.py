@@ -13,7 +13,7 @@ from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import AggregateCall
 from headrace.table.logical.schema import Schema
-from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_LATENCY, MINI_BATCH_SIZE
+from headrace.table.options import AGG_PHASES, INCREMENTAL_AGGREGATES, MINI_BATCH, MINI_BATCH_LATENCY, MINI_BATCH_SIZE
 from headrace.table.physical.aggregates import GroupAggregate, growing_calls
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, WatermarkAssigner
 from headrace.table.physical.group_windows import GroupWindowAggregate
@@ -107,10 +107,15 @@ class LocalGroupAggregate(_Passing):
 
 @dataclass(frozen=True)
 class GlobalGroupAggregate(GroupAggregate):
-    """Aggregates of each group, from the accumulators of senders and from rows."""
+    """Aggregates of each group, from the accumulators of senders and from rows.
+
+    Attributes:
+        merges_levels: whether the second of two levels takes accumulators of the first one.
+    """
 
     name: ClassVar[str] = "GlobalGroupAggregate"
     has_two_phases: ClassVar[bool] = True
+    merges_levels: bool = True
 
     @property
     def local(self) -> LocalGroupAggregate:
@@ -126,8 +131,12 @@ class GlobalGroupAggregate(GroupAggregate):
     @property
     def identity(self) -> str:
         rows = self.local.input
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = {field.name: getattr(self, field.name) for field in fields(GroupAggregate)}
         return GroupAggregate(**(given | {"input": Exchange(rows, mode=rows.mode)})).identity
+
+    @property
+    def is_incremental(self) -> bool:
+        return self.level == "FINAL" and self.merges_levels
 
     @property
     def call_texts(self) -> list[str]:
@@ -137,7 +146,7 @@ class GlobalGroupAggregate(GroupAggregate):
 
     def as_shown(self, *, is_batch: bool) -> PhysicalNode:
         below = self.local.input
-        if self.level and isinstance(below, GlobalGroupAggregate) and below.level:
+        if self.is_incremental and isinstance(below, GlobalGroupAggregate) and below.level:
             return _incremental(self, below)
         return self
 
@@ -176,7 +185,7 @@ def with_mini_batches(root: PhysicalNode, settings: Configuration) -> PhysicalNo
     if settings.get(MINI_BATCH_SIZE) <= 0 and any(isinstance(node, GroupAggregate) for node in root.walk()):
         raise PlanningError(f"{MINI_BATCH.key} needs {MINI_BATCH_SIZE.key}: set it to 5000, say")
     if settings.get(AGG_PHASES) != "ONE_PHASE":
-        root = _in_two_phases(root)
+        root = _in_two_phases(root, merges_levels=settings.get(INCREMENTAL_AGGREGATES))
     root = _with_batched_joins(root)
     return _Assigners(settings.get(MINI_BATCH_LATENCY)).under(root, _BY_CLOCK, is_root=True)
 
@@ -186,16 +195,17 @@ def _with_batched_joins(node: PhysicalNode) -> PhysicalNode:
     return replace(node, has_mini_batches=True) if isinstance(node, Join) else node
 
 
-def _in_two_phases(node: PhysicalNode) -> PhysicalNode:
+def _in_two_phases(node: PhysicalNode, *, merges_levels: bool) -> PhysicalNode:
     """The plan in which aggregates have two phases if all their functions can be merged, as in Flink's planner."""
-    node = node.with_inputs([_in_two_phases(child) for child in node.inputs])
+    node = node.with_inputs([_in_two_phases(child, merges_levels=merges_levels) for child in node.inputs])
     if not isinstance(node, GroupAggregate) or not has_two_phases(node):
         return node
     exchange = node.input
     assert isinstance(exchange, Exchange)
     local = LocalGroupAggregate(exchange.input, node.group, node.calls, node.level)
     given = {field.name: getattr(node, field.name) for field in fields(node)}
-    return GlobalGroupAggregate(**(given | {"input": Exchange(local, exchange.keys)}))
+    given |= {"input": Exchange(local, exchange.keys), "merges_levels": merges_levels}
+    return GlobalGroupAggregate(**given)
 
 
 def has_two_phases(node: GroupAggregate) -> bool:

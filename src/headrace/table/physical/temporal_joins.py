@@ -12,7 +12,7 @@ from headrace.table.logical.join_keys import condition_of, is_equality
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
-from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
+from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.joins import AnyJoin, JoinKeys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
@@ -31,9 +31,8 @@ class TemporalJoin(AnyJoin):
 
     name: ClassVar[str] = "TemporalJoin"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
-        never,
-        takes=(Modify.INSERT, Modify.ALL),
-        needs=lambda _node, index, _wanted: UpdateKind.ONLY_AFTER if index else UpdateKind.NONE,
+        lambda _node, inputs: inputs[0],
+        needs=lambda _node, index, wanted: UpdateKind.ONLY_AFTER if index else wanted,
         adapts=True,
     )
     time: int

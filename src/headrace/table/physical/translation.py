@@ -147,7 +147,7 @@ def by_key(edges: Edges, schema: Schema, keys: Sequence[int], names: Sequence[st
         return tuple(replace(edge, partitioning=HASH, key=single) for edge in edges)
     key_type = Types.TUPLE([each.type for each in columns])
     selection = KeySelection(
-        codec=KeyCodec.for_type(key_type),
+        codec=KeyCodec.for_type(key_type, takes_lists=True),
         selector=None,
         fields=fields,
         is_single=False,

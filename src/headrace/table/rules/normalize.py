@@ -21,11 +21,13 @@ class Normalize(Relation):
     Attributes:
         key: the columns of the key.
         condition: the filter that was pushed down into it; a row that no longer meets it is deleted.
+        is_shared: whether the query reads the table more than once, and so has one such node for it in the end.
     """
 
     input: Relation
     key: tuple[int, ...]
     condition: Scalar | None = None
+    is_shared: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -39,12 +41,24 @@ def with_normalized_sources(relation: Relation, is_normalized: Callable[[Scan], 
         relation: the relation.
         is_normalized: whether a table's source gives what has to be normalized.
     """
+    made = _normalized(relation, is_normalized)
+    found = [each.input for each in made.walk() if isinstance(each, Normalize)]
+    if len(found) < 2:
+        return made
+    return made.transform(
+        lambda each: (
+            replace(each, is_shared=True) if isinstance(each, Normalize) and found.count(each.input) > 1 else each
+        )
+    )
+
+
+def _normalized(relation: Relation, is_normalized: Callable[[Scan], bool]) -> Relation:
     key = _key_of_table(relation, is_normalized)
     if key is not None:
         return Normalize(relation, key)
     if isinstance(relation, LookupJoin):  # the rows of the right table are not scanned
-        return replace(relation, left=with_normalized_sources(relation.left, is_normalized))
-    inputs = [with_normalized_sources(each, is_normalized) for each in relation.inputs]
+        return replace(relation, left=_normalized(relation.left, is_normalized))
+    inputs = [_normalized(each, is_normalized) for each in relation.inputs]
     return relation.with_parts(Relation, inputs)
 
 

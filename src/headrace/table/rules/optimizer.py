@@ -14,7 +14,7 @@ from headrace.table.rules.known_columns import with_known_columns
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_over_aggregates
 from headrace.table.rules.purpose import PlanPurpose
-from headrace.table.rules.push_down import with_filters_below, with_sorts_below
+from headrace.table.rules.push_down import with_common_filters_below, with_filters_below, with_sorts_below
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
 from headrace.table.rules.subqueries import with_joins_for_subqueries
@@ -39,7 +39,7 @@ def optimized(
     """
     relation = with_joins_for_subqueries(with_temporal_joins(with_one_of_equals(relation)))
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
-    relation = with_filters_below(with_empty_inputs(relation))
+    relation = with_common_filters_below(with_filters_below(with_empty_inputs(relation)))
     relation = with_columns_of_keys(relation if estimates is None else with_join_order(relation, estimates))
     if purpose.is_shown:
         relation = with_known_columns(relation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -81,7 +81,54 @@ def _below_aggregate(condition: Scalar, below: logical.Aggregate) -> Relation | 
     return Filter(made, all_of(kept)) if kept else made
 
 
-def _below_normalize(condition: Scalar, below: Normalize) -> Relation:
+def with_common_filters_below(relation: Relation) -> Relation:
+    """The relation with those filters below the normalized tables that it reads several times that all of them share.
+
+    So each of these tables is normalized once, as in Flink.
+    """
+    found = list(_filters_of_shared(relation))
+    if not found:
+        return relation
+
+    def moved(each: Relation) -> Relation:
+        if not isinstance(each, Filter) or not isinstance(each.input, Normalize) or not each.input.is_shared:
+            return each
+        sides = [parts for table, parts in found if table == each.input.input]
+        parts = conjuncts(each.condition)
+        common = [part for part in parts if all(part in side for side in sides)]
+        if not common:
+            return each
+        rest = [part for part in parts if part not in common]
+        below = _pushed_into(all_of(common), each.input)
+        return Filter(below, all_of(rest)) if rest else below
+
+    return relation.transform(moved)
+
+
+def _filters_of_shared(relation: Relation) -> Iterator[tuple[Relation, list[Scalar]]]:
+    """The normalized tables that are read several times, each time with the filters right above."""
+    is_filter = isinstance(relation, Filter)
+    below = relation.input if isinstance(relation, Filter) else relation
+    if isinstance(below, Normalize) and below.is_shared:
+        yield below.input, conjuncts(relation.condition) if isinstance(relation, Filter) else []
+        return
+    for each in below.inputs if is_filter else relation.inputs:
+        yield from _filters_of_shared(each)
+
+
+def _below_normalize(condition: Scalar, below: Normalize) -> Relation | None:
+    if not below.is_shared:
+        return _pushed_into(condition, below)
+    parts = conjuncts(condition)
+    of_key = [each for each in parts if set(input_refs(each)) <= set(below.key)]
+    if not of_key:
+        return None
+    made = _pushed_into(all_of(of_key), below)
+    others = [each for each in parts if each not in of_key]
+    return Filter(made, all_of(others)) if others else made
+
+
+def _pushed_into(condition: Scalar, below: Normalize) -> Relation:
     """Push down conditions on the key, which hold for all versions of a row; others stay in the node."""
     parts = conjuncts(condition)
     of_key = [each for each in parts if set(input_refs(each)) <= set(below.key)]

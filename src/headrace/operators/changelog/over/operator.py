@@ -194,8 +194,7 @@ class EventTimeOverOperator(EventTimeOperator):
     """Functions over frames in event time; a row is emitted when the watermark passes its time.
 
     Where frames are bounded, a row behind the watermark is late only if a row of its key with its time, or a later one,
-    has been emitted. Rows of a key that are due together are emitted in the order of time. The order of keys depends on
-    the time too: where frames start at the first row of the key, all its rows follow its first one.
+    has been emitted. Rows that are due together are emitted in the order of time.
 
     Args:
         functions: the functions.
@@ -244,9 +243,7 @@ class EventTimeOverOperator(EventTimeOperator):
         self.emit(self._output_type, due, self._before.over(keys, rows), self._order(due, segments))
 
     def _order(self, due: DueRows, segments: Segments) -> Longs:
-        is_bounded = self._functions.frame.low is not None
-        together = due.times if is_bounded else due.watermarks
-        is_first = np.append(True, together[1:] != together[:-1])
+        is_first = np.append(True, due.times[1:] != due.times[:-1])
         is_first[segments.starts] = True
         starts = np.flatnonzero(is_first)
         counts = np.diff(starts, append=len(due))
@@ -395,7 +392,9 @@ class BoundedOverOperator(KeyedOperator):
             return np.cumsum(np.append(0, (whole[:, 1:] != whole[:, :-1]).any(axis=0)))
         field = self._order[0]
         column = rows.column(field.field)
-        numbers = fixed_width(column.fill_null(0).cast(pa.int64()) if column.null_count else column.cast(pa.int64()))
+        plain = column.cast(pa.timestamp("ms"), safe=False) if pa.types.is_timestamp(column.type) else column
+        integers = plain.cast(pa.int64())
+        numbers = fixed_width(integers.fill_null(0) if integers.null_count else integers)
         if field.is_descending:
             numbers = -numbers
         if column.null_count:  # nulls are peers, and outside the range of any value

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.errors import InvalidProgramError
-from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
 from headrace.operators.aggregates.aggregate import BindableAggregate
 from headrace.operators.aggregates.aggregator import (
@@ -261,4 +261,5 @@ class ColumnarWindowLayout:
         if not self.key_names:
             return []
         column = self.codec.to_array(keys)
-        return [column] if len(self.key_names) == 1 else column.flatten()
+        is_whole = len(self.key_names) == 1 and not (self.key_fields and isinstance(self.codec.type, TupleTypeInfo))
+        return [column] if is_whole else column.flatten()
