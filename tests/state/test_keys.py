@@ -23,6 +23,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.common.types import Row
 from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.hashing import hash_array
 from headrace.state.keys.nullable import NO_INTEGER, NullableKeys, codec_from_json
 
 
@@ -263,6 +264,10 @@ def test_columns_have_the_same_bytes_as_objects(type_: TypeInformation, values: 
     expected = untyped().encode(array_to_values(of_tuples, array)).values.to_pylist()
     assert codec.from_array(array).values.to_pylist() == expected
     assert codec.from_array(array.slice(1)).values.to_pylist() == expected[1:]
+    repeats = -(-4096 // len(array))  # of so many rows the different keys are encoded once
+    many = codec.from_array(pa.concat_arrays([array] * repeats))
+    assert many.values.to_pylist() == expected * repeats
+    assert many.hashes.tolist() == hash_array(many.values).tolist()
 
 
 @pytest.mark.parametrize(

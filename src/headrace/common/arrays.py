@@ -238,10 +238,16 @@ def decimal_array(values: npt.NDArray[Any], storage: pa.DataType, like: pa.Array
     return pc.if_else(pc.is_valid(like), made, pa.scalar(None, storage)) if like.null_count else made
 
 
+_DIGITS_OF_LONGS: Final = 18
+"""Integers of so many digits have 64 bits."""
+
+
 def unscaled_words(column: pa.Array) -> tuple[Words, npt.NDArray[np.bool_]]:
     """The digits of decimals, 0 for nulls, and which of them integers of 64 bits can hold."""
     if column.null_count:
         column = pc.fill_null(column, pa.scalar(Decimal(0), column.type))
     words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
     low, high = words[::2], words[1::2]
+    if column.type.precision <= _DIGITS_OF_LONGS:
+        return low, np.broadcast_to(np.True_, len(low))
     return low, high == low >> 63

@@ -228,18 +228,36 @@ def _statistics_of(footer: pq.FileMetaData) -> Statistics:
             return ColumnStatistics()
         return ColumnStatistics.of_all(_statistics_of_chunk(group.column(places[name])) for group in groups)
 
-    return Statistics(footer.num_rows, column)
+    return Statistics(footer.num_rows, column, is_exact=True)
 
 
 def _statistics_of_chunk(chunk: pq.ColumnChunkMetaData) -> ColumnStatistics:
-    found = chunk.statistics
+    found, distinct = chunk.statistics, _distinct_values(chunk)
     if found is None:
-        return ColumnStatistics()
+        return ColumnStatistics(distinct=distinct)
     nulls = found.null_count if found.has_null_count else None
     try:
-        return ColumnStatistics(nulls, found.min, found.max) if found.has_min_max else ColumnStatistics(nulls)
+        if not found.has_min_max:
+            return ColumnStatistics(nulls, distinct=distinct)
+        return ColumnStatistics(nulls, found.min, found.max, distinct)
     except (ValueError, OverflowError):  # days beyond the year 9999, and nanoseconds, are no values of Python
         return ColumnStatistics(nulls)
+
+
+def _distinct_values(chunk: pq.ColumnChunkMetaData) -> float | None:
+    """About how many different texts, or decimals, a chunk has: those of its dictionary; None where there is none.
+
+    The dictionary holds few values more than there are where it became too large, and then there are many anyway.
+    """
+    size = _SIZES.get(chunk.physical_type)
+    if size is None or not chunk.has_dictionary_page:
+        return None
+    values = float(chunk.data_page_offset - chunk.dictionary_page_offset) / size
+    return max(values, 1.0)
+
+
+_SIZES: Final = {"BYTE_ARRAY": 10.0, "FIXED_LEN_BYTE_ARRAY": 8.0}
+"""The bytes of a value in a dictionary, on average."""
 
 
 def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:

@@ -15,7 +15,7 @@ class ColumnStatistics:
         nulls: the number of rows in which it is null.
         lowest: its lowest value, as Arrow gives it to Python.
         highest: its highest value.
-        distinct: the number of its different values.
+        distinct: the number of its different values, or about so many.
     """
 
     nulls: int | None = None
@@ -31,6 +31,7 @@ class ColumnStatistics:
             _of_known([each.nulls for each in known], sum),
             _of_known([each.lowest for each in known], min),
             _of_known([each.highest for each in known], max),
+            _of_known([each.distinct for each in known], max),
         )
 
 
@@ -54,7 +55,9 @@ class Statistics:
     Attributes:
         rows: their number.
         column: finds what is known of a column, by its name.
+        is_exact: whether that is of all rows, and not of some that stand for all.
     """
 
     rows: int
     column: Callable[[str], ColumnStatistics] = _nothing
+    is_exact: bool = False

@@ -481,6 +481,7 @@ class SelectSpec(OperatorSpec):
         columns: an expression for each field, or one for the whole record.
         result_type: the type of the new records.
         changelog: whether they are changes, although the type of the records before does not declare it.
+        condition: the condition on the records of which new ones are made; None for all.
     """
 
     kind: ClassVar[str] = "Map"
@@ -488,13 +489,14 @@ class SelectSpec(OperatorSpec):
     columns: tuple[Bound, ...]
     result_type: TypeInformation
     changelog: bool = False
+    condition: Bound | None = None
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
         has_changes = self.changelog or (isinstance(self.result_type, RowTypeInfo) and inputs[0].has_changes)
         return OutputSchema(self.result_type, has_changes=has_changes)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        return SelectOperator(self.columns, self.result_type)
+        return SelectOperator(self.columns, self.result_type, self.condition)
 
 
 @dataclass(frozen=True, slots=True)

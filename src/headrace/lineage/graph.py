@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from headrace.common.messages import fields_of
 from headrace.connectors.datasets import LineageDataset
+from headrace.graph.join_specs import BroadcastJoinSpec
 from headrace.graph.specs import ColumnOrigin, SinkSpec, SourceSpec
 from headrace.lineage.columns import Origins, columns_by_node
+from headrace.operators.join.bounded_rows import SourceRows
 from headrace.plan.job_plan import JobPlan, PlannedOperator
 
 
@@ -77,8 +79,10 @@ class LineageGraph:
 def lineage_of(plan: JobPlan) -> LineageGraph:
     """The lineage of a job."""
     lineage = _Lineage(plan)
-    sources = tuple(lineage.source(each) for each in plan.operators() if each.node.is_source)
-    return LineageGraph(plan.name, sources, tuple(lineage.sink(each) for each in plan.operators() if each.node.is_sink))
+    sources = [lineage.source(each) for each in plan.operators() if each.node.is_source]
+    sources += [vertex for each in plan.operators() for vertex in lineage.build_sides(each)]
+    sinks = tuple(lineage.sink(each) for each in plan.operators() if each.node.is_sink)
+    return LineageGraph(plan.name, tuple(sources), sinks)
 
 
 class _Lineage:
@@ -94,6 +98,13 @@ class _Lineage:
             self._datasets[name] = spec.source.datasets
         fields = tuple(LineageField(name, str(kind)) for name, kind in fields_of(operator.node.type_of(None)))
         return LineageVertex(operator.uid, operator.node.name, spec.source.datasets, fields)
+
+    def build_sides(self, operator: PlannedOperator) -> Iterator[LineageVertex]:
+        """The sources that an operator reads by itself."""
+        for uid, rows in _read_by(operator):
+            self._datasets[rows.table] = rows.source.datasets
+            fields = tuple(LineageField(name, str(kind)) for name, kind in fields_of(rows.type))
+            yield LineageVertex(uid, rows.table.rpartition(".")[2], rows.source.datasets, fields)
 
     def sink(self, operator: PlannedOperator) -> LineageVertex:
         spec = operator.node.spec
@@ -117,6 +128,14 @@ def _sources_by_node(plan: JobPlan) -> dict[int, tuple[str, ...]]:
     """The uids of the sources whose records reach each operator."""
     found: dict[int, tuple[str, ...]] = {}
     for operator in plan.operators():
-        before = (uid for edge in operator.node.inputs for uid in found[edge.source])
+        before = [uid for edge in operator.node.inputs for uid in found[edge.source]]
+        before += [uid for uid, _ in _read_by(operator)]
         found[operator.node.id] = (operator.uid,) if operator.node.is_source else tuple(dict.fromkeys(before))
     return found
+
+
+def _read_by(operator: PlannedOperator) -> Iterator[tuple[str, SourceRows]]:
+    """The sources that an operator reads by itself, each with a uid."""
+    if isinstance(operator.node.spec, BroadcastJoinSpec):
+        for number, rows in enumerate(operator.node.spec.matching.build.sources):
+            yield f"{operator.uid}/{number}", rows

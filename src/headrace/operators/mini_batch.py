@@ -54,6 +54,9 @@ class MiniBatch:
         return found
 
 
+_ROWS_OF_FEW: Final = 64
+"""The rows of each group, on average, where there are few groups."""
+
 WHOLE_INPUT: Final = MiniBatch(1 << 62, has_two_phases=True, is_ordered=False)
 """A bounded input as one mini-batch."""
 
@@ -150,7 +153,16 @@ class LocalGroupAggregateOperator(LocalWindowAggregateOperator):
             self._held.append(part)
             self._are_taken_back.append(is_taken_back)
 
+    def _hold(self, batch: KeyedBatch, pairs: Assignment) -> None:
+        groups = self._groups
+        super()._hold(batch, pairs)
+        if not self._mini_batch.is_ordered and groups is not None and groups * _ROWS_OF_FEW <= self._held_rows:
+            self._send()  # of so few groups it is quicker while the columns are in the cache
+
     def _accumulators(self, held: Sequence[Chunk]) -> KeyedBatch:
+        is_scattered = not self._mini_batch.is_ordered and self._layout.aggregators.are_scatterable
+        if is_scattered and not any(self._are_taken_back):
+            return super()._accumulators(held)
         rows = accumulators_of_records(self._layout, held, self._are_taken_back)
         if any(self._are_taken_back):
             rows = merged_in_mini_batches(self._layout.aggregators, rows)

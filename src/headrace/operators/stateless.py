@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.arrays import gather
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import EvaluationError, InvalidTypeError
@@ -14,7 +15,7 @@ from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, Supp
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import symbols_of
 from headrace.expressions import Bound, evaluate
-from headrace.expressions.evaluation import user_code_in
+from headrace.expressions.evaluation import fields_in, user_code_in
 from headrace.operators.base import Operator, OperatorContext, UserCode
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
@@ -65,15 +66,39 @@ class SelectOperator(ExpressionOperator):
     Args:
         columns: an expression for each field of the result; one for the whole where it has no columns of its own.
         output_type: the type of the result.
+        condition: the condition on the records of which results are made; None for all.
     """
 
-    def __init__(self, columns: tuple[Bound, ...], output_type: TypeInformation) -> None:
-        super().__init__(*columns)
-        self._columns = columns
+    def __init__(
+        self, columns: tuple[Bound, ...], output_type: TypeInformation, condition: Bound | None = None
+    ) -> None:
+        super().__init__(condition, *columns)
+        self._columns, self._condition = columns, condition
+        self._read = frozenset().union(*map(fields_in, columns))
         self._output_type = output_type
         self._is_whole = len(columns) == 1 and columns[0].type == output_type
 
     def process(self, input_index: int, batch: Batch) -> None:
+        found = batch if self._condition is None else self._filtered(self._condition, batch)
+        if found is not None:
+            self._select(found)
+
+    def _filtered(self, condition: Bound, batch: Batch) -> Batch | None:
+        """The records that meet the condition, with values in those columns alone that are read; None without any."""
+        (met,) = computed((condition,), batch, self.context)
+        rows = np.flatnonzero(np.asarray(pc.fill_null(met, False)))
+        if len(rows) == len(batch):
+            return batch
+        if not len(rows):
+            return None
+        given = batch.columns
+        arrays = [
+            gather(column, rows) if index in self._read else column.slice(0, len(rows))
+            for index, column in enumerate(given.columns)
+        ]
+        return batch.replaced(batch.type, columns=pa.RecordBatch.from_arrays(arrays, schema=given.schema), sources=rows)
+
+    def _select(self, batch: Batch) -> None:
         columns: Sequence[pa.Array] = computed(self._columns, batch, self.context)
         if self._is_whole and self._output_type.is_composite:
             columns = self._fields(columns[0])

@@ -191,6 +191,25 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
     return graph.transform(place)
 
 
+def with_single_tasks_chained(graph: StreamGraph) -> StreamGraph:
+    """Have records stay in their task where one task sends them to one task, both behind a shuffle; in batch mode."""
+    stage_of = stages_of(graph, is_batch=True)
+
+    def chain(node: Node, made: StreamGraph) -> Iterator[Node]:
+        producers = [made[edge.source] for edge in node.inputs]
+        are_single = node.parallelism == 1 and all(each.parallelism == 1 for each in producers)
+        stages = {stage_of[each.id] for each in producers}
+        if not are_single or len(stages) != 1 or 0 in stages:
+            yield node
+            return
+        edges = (
+            replace(edge, partitioning=FORWARD) if edge.partitioning.redistributes else edge for edge in node.inputs
+        )
+        yield replace(node, inputs=tuple(edges))
+
+    return graph.transform(chain)
+
+
 def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
     """Return whether a job runs in batch mode, and why, where the program leaves that open (else an empty text).
 
@@ -397,6 +416,8 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
         graph = with_batch_windows(graph)
     graph = with_work_before_shuffles(graph)
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
+    if settings.is_batch:
+        graph = with_single_tasks_chained(graph)
     stage_of = stages_of(graph, is_batch=settings.is_batch)
     _check_partitioned(graph, stage_of)
     stages = _stages(graph, stage_of, explicit)

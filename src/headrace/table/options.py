@@ -163,6 +163,24 @@ JOIN_REORDER: Final = ConfigOption[bool | None](
     None,
     "Whether inner joins of batch mode are put in the order that costs least; where statistics are known, unless set.",
 )
+BROADCAST_THRESHOLD: Final = ConfigOption[int | None](
+    "table.optimizer.join.broadcast-threshold",
+    integer(-1, 2**63 - 1),
+    None,
+    "The most bytes of an input of a join that every task has whole, -1 for none; by their costs, unless set.",
+)
+RUNTIME_FILTER: Final = ConfigOption[bool | None](
+    "table.optimizer.runtime-filter.enabled",
+    boolean,
+    None,
+    "Whether an input of a join of batch mode is filtered by the keys of the other; by their costs, unless set.",
+)
+AGGREGATE_PUSHDOWN: Final = ConfigOption(
+    "table.optimizer.source.aggregate-pushdown-enabled",
+    boolean,
+    True,
+    "Whether batch mode takes counts, and lowest and highest values, of whole tables from statistics of files.",
+)
 
 FORCE_RECOMPILE: Final = ConfigOption(
     "table.plan.force-recompile",
@@ -261,6 +279,9 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ATOMICITY,
         STATISTICS,
         JOIN_REORDER,
+        BROADCAST_THRESHOLD,
+        RUNTIME_FILTER,
+        AGGREGATE_PUSHDOWN,
         FORCE_RECOMPILE,
         FRESHNESS_THRESHOLD,
         CONTINUOUS_FRESHNESS,
@@ -277,7 +298,7 @@ IN_EFFECT: Final = frozenset(_OPTIONS)
 """Keys that have an effect."""
 _OPTIMIZER: Final = (
     "dynamic-filtering.enabled "
-    "join.broadcast-threshold join.null-filter-threshold "
+    "join.null-filter-threshold "
     "multiple-input-enabled "
     "reuse-optimize-block-with-digest-enabled "
     "reuse-sink-enabled reuse-source-enabled reuse-sub-plan-enabled "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,10 @@ import pytest
 
 from headrace.common.errors import HeadraceError
 from headrace.table import TableEnvironment
+from headrace.table.environment.statements import bound_statements
+from headrace.table.parse.parser import parse_statement
+from headrace.table.parse.source import SqlSource
+from headrace.table.physical.basic import TableSourceScan
 from tests.table.connectors.session import rows, run, session
 
 
@@ -181,3 +186,38 @@ def test_files_are_chosen_by_their_paths(tmp_path: Path) -> None:
     assert rows(tables, "SELECT a FROM t") == [("new.csv",)]
     with pytest.raises(HeadraceError, match="a regular expression"):
         rows(tables, "SELECT a FROM u")
+
+
+WHOLE = "SELECT COUNT(*), COUNT(n), MIN(n), MAX(n), MAX(d) FROM t"
+
+
+@pytest.mark.parametrize(
+    ("query", "is_read"),
+    [
+        (WHOLE, False),
+        ("SELECT COUNT(*) + 1, 'x' FROM (SELECT n AS m, s FROM t)", False),
+        ("SELECT MAX(s) FROM t", True),
+        ("SELECT MAX(n + 1) FROM t", True),
+        ("SELECT SUM(n) FROM t", True),
+        ("SELECT COUNT(DISTINCT n) FROM t", True),
+        ("SELECT COUNT(*) FILTER (WHERE n > 1) FROM t", True),
+        ("SELECT COUNT(*) FROM t WHERE n > 1", True),
+        ("SELECT n, COUNT(*) FROM t GROUP BY n", True),
+    ],
+)
+def test_aggregates_of_whole_tables_are_taken_from_statistics(tmp_path: Path, query: str, is_read: bool) -> None:
+    days = [date(2024, 1, day) for day in (3, 1, 2)]
+    columns = {"n": pa.array([3, None, 7]), "s": pa.array(["b", "a", None]), "d": pa.array(days)}
+    for name in ("a", "b"):
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    where = f"'connector'='filesystem', 'path'='{tmp_path}', 'format'='parquet'"
+    tables = session(f"CREATE TABLE t (n BIGINT, s STRING, d DATE) WITH ({where})", is_streaming=False)
+    expected = rows(tables, query)
+    if query == WHOLE:
+        assert expected == [(6, 4, 3, 7, date(2024, 1, 3))]
+    tables.get_config().set("table.optimizer.source.aggregate-pushdown-enabled", "false")
+    assert rows(tables, query) == expected
+    tables.get_config().set("table.optimizer.source.aggregate-pushdown-enabled", "true")
+    source = SqlSource(query)
+    (plan,) = tables.planner().plan(bound_statements(tables, parse_statement(source.text), source))
+    assert any(isinstance(node, TableSourceScan) for node in plan.walk()) is is_read

@@ -13,6 +13,7 @@ from headrace.common.logical_types import LogicalType
 from headrace.table.bind import BindContext
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.functions.kernels.casts import cast
+from headrace.table.functions.kernels.decimals import EXACT, fitted
 from headrace.table.functions.kernels.kernel import Invocation
 from headrace.table.functions.table import kernel_of
 from headrace.table.parse.parser import parse_type
@@ -185,3 +186,25 @@ def test_a_column_gives_what_its_values_give(
     column = pa.array(values, source.arrow_type)
     one_by_one = [kernel(call, value, *constants).cast(call.storage).as_py() for value in column]
     assert repr(kernel(call, column, *constants).cast(call.storage).to_pylist()) == repr(one_by_one)
+
+
+@pytest.mark.parametrize("name", ["+", "-", "*"])
+@pytest.mark.parametrize("digits", [(4, 9, 5), (15, 16, 31), (18, 18, 18), (28, 20, 38)])
+def test_decimals_are_exact_whatever_computes_them(name: str, digits: tuple[int, int, int]) -> None:
+    scale = 4 if name == "*" else 2
+    kinds = [f"DECIMAL({digits[0]}, 2)", f"DECIMAL({digits[1]}, 2)"]
+    result = type_of(f"DECIMAL({digits[2]}, {scale})")
+    left, right = decimals(digits[0], 2), decimals(digits[1], 2)
+    columns = [pa.array(values, type_of(kind).arrow_type) for values, kind in zip((left, right), kinds, strict=True)]
+    kernel = kernel_of(name)
+    assert kernel is not None
+    invocation = Invocation((type_of(kinds[0]), type_of(kinds[1])), result)
+    compute = {"+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply}[name]
+    expected = [
+        None if one is None or other is None else fitted(compute(one, other), result.arrow_type)
+        for one, other in zip(left, right, strict=True)
+    ]
+    assert kernel(invocation, *columns).to_pylist() == expected
+    constant = pa.scalar(right[7], columns[1].type)
+    of_constant = [None if one is None else fitted(compute(one, right[7]), result.arrow_type) for one in left]
+    assert kernel(invocation, columns[0], constant).to_pylist() == of_constant

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from headrace.expressions import Bound
 from headrace.metrics.registry import LOOKUP_MISSES
 from headrace.operators.asynchronous.requests import RequestedBatch
 from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.join.key_index import KeyIndex
 from headrace.operators.lookup.lookup_operator import BatchRequestedByKey, KeyRequestingOperator, LookupRequests
 from headrace.operators.lookup.readers import LookupReader, found_key
 from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
@@ -27,40 +29,19 @@ from headrace.operators.unnest import ExpandedRows
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-MISSING = -1
+MISSING: Final = -1
 """The code of a key that is not there, or has a NULL in it, which equals nothing."""
+_NO_PAIRS: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-class KeyCodes:
-    """A number from 0 for each different key of some rows, by which keys of other rows are found.
-
-    Args:
-        columns: the columns of the key; without any, all rows have one key.
-        rows: the number of rows.
-
-    Attributes:
-        codes: the code of each row.
-        count: the number of codes.
-    """
-
-    def __init__(self, columns: Sequence[pa.Array], rows: int) -> None:
-        self._steps: list[tuple[pa.Array, Longs]] = []
-        codes = np.zeros(rows, np.int64)
-        for column in map(_comparable, columns):
-            values = pc.unique(column).drop_null()
-            pairs = _pairs(codes, column, values)
-            known = np.unique(pairs[pairs != MISSING])
-            self._steps.append((values, known))
-            codes = _places(pairs, known)
-        self.codes = codes
-        self.count = len(self._steps[-1][1]) if columns else 1
-
-    def of(self, columns: Sequence[pa.Array], rows: int) -> Longs:
-        """The codes of other rows; ``MISSING`` for keys that are not there."""
-        codes = np.zeros(rows, np.int64)
-        for column, (values, known) in zip(map(_comparable, columns), self._steps, strict=True):
-            codes = _places(_pairs(codes, column, values), known)
-        return codes
+def _codes_of(columns: Sequence[pa.Array], rows: int) -> Longs:
+    """A number from 0 for each different key of some rows; without any columns, all rows have one key."""
+    codes = np.zeros(rows, np.int64)
+    for column in map(_comparable, columns):
+        values = pc.unique(column).drop_null()
+        pairs = _pairs(codes, column, values)
+        codes = _places(pairs, np.unique(pairs[pairs != MISSING]))
+    return codes
 
 
 def _comparable(column: pa.Array) -> pa.Array:
@@ -84,35 +65,6 @@ def _places(pairs: Longs, known: Longs) -> Longs:
         return np.full(len(pairs), MISSING)
     places = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
     return np.where(known[places] == pairs, places, MISSING)
-
-
-class TableIndex:
-    """The rows of a table by their keys.
-
-    Args:
-        keys: the columns of the key.
-        rows: the number of rows.
-    """
-
-    def __init__(self, keys: Sequence[pa.Array], rows: int) -> None:
-        self._keys = KeyCodes(keys, rows)
-        self._order = np.argsort(self._keys.codes, kind="stable")
-        codes = self._keys.codes[self._order]
-        self._starts = np.searchsorted(codes, np.arange(self._keys.count + 1))
-
-    def pairs(self, keys: Sequence[pa.Array], rows: int) -> tuple[Longs, Longs]:
-        """Pairs of a row with such a key, and a row of the table with the same key, in order of both.
-
-        Args:
-            keys: the columns of the keys.
-            rows: how many there are.
-        """
-        codes = self._keys.of(keys, rows)
-        found = np.flatnonzero(codes != MISSING)
-        first, end = self._starts[codes[found]], self._starts[codes[found] + 1]
-        counts = end - first
-        places = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
-        return np.repeat(found, counts), self._order[places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +137,7 @@ class TableLookupOperator(ExpressionOperator):
 
     def process(self, input_index: int, batch: Batch) -> None:
         keys = self._definition.keys_of(batch, self.context)
-        parents, places = self._index.pairs(keys, len(batch))
+        parents, places = map(np.concatenate, zip(_NO_PAIRS, *self._index.pairs(keys, len(batch)), strict=True))
         asked = ~self._definition.taking_back(batch)[parents]
         parents, places = parents[asked], places[asked]
         added = [column.take(pa.array(places)) for column in self._columns]
@@ -196,7 +148,7 @@ class TableLookupOperator(ExpressionOperator):
     def _read(self, rows: pa.RecordBatch) -> None:
         kept, self._columns = self._definition.counting(rows, self.context)
         keys = [rows.column(field).take(pa.array(kept)) for field in self._definition.fields]
-        self._index = TableIndex(keys, len(kept))
+        self._index = KeyIndex(keys, len(kept))
 
 
 class _KeysOfBatch(BatchRequestedByKey):
@@ -211,7 +163,7 @@ class _KeysOfBatch(BatchRequestedByKey):
     def __init__(
         self, batch: Batch, keys: Sequence[pa.Array], types: Sequence[TypeInformation], *, unasked: Mask
     ) -> None:
-        found = np.where(unasked, MISSING, KeyCodes(keys, len(batch)).codes)
+        found = np.where(unasked, MISSING, _codes_of(keys, len(batch)))
         different, first, codes = np.unique(found, return_index=True, return_inverse=True)
         has_missing = int(bool(len(different)) and different[0] == MISSING)
         ranks = np.argsort(np.argsort(first[has_missing:]))

@@ -71,7 +71,7 @@ class SourceTable(TableReader):
             reader = self.source.create_reader()
             reader.open(ReaderContext(options))
             try:
-                parts = [part for piece in _pieces(splits, now) for part in reader.read(piece)]
+                parts = [part for piece in pieces_of(splits, now) for part in reader.read(piece)]
             finally:
                 reader.close()
         layout = layout_of(self.source.produced_type)
@@ -79,7 +79,8 @@ class SourceTable(TableReader):
         return concat([pa.RecordBatch.from_pylist([], schema), *columns])
 
 
-def _pieces(splits: SplitEnumerator, now: int) -> Iterator[Any]:
+def pieces_of(splits: SplitEnumerator, now: int) -> Iterator[Any]:
+    """All that there is to read of a bounded source."""
     for split in splits.discover(now):
         position = splits.initial_position(split)
         while (planned := splits.plan(split, position, _EVERYTHING, now)) is not None:

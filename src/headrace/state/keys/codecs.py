@@ -19,7 +19,7 @@ from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Json, PickledBytesTypeInfo, TypeInformation
 from headrace.common.typeinfo.base import STRINGS
 from headrace.state.keys import typed
-from headrace.state.keys.column_encoding import encode_column
+from headrace.state.keys.column_encoding import encode_column, encode_few
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import canonical, check_no_nulls, hash_array
 
@@ -260,6 +260,10 @@ class TypedEncodedKeys(EncodedKeys):
         return self.from_array(values_to_array(self.type, list(keys)))
 
     def from_array(self, array: pa.Array) -> KeyColumn:
+        few = encode_few(array) if self._has_columns and pa.types.is_struct(array.type) else None
+        if few is not None:
+            different, numbers = few
+            return KeyColumn(different.take(pa.array(numbers)), hash_array(different).take(numbers))
         encoded = encode_column(array) if self._has_columns else None
         if encoded is not None:
             return KeyColumn(encoded)

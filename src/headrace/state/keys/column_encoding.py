@@ -43,6 +43,38 @@ def encode_column(array: pa.Array) -> pa.Array | None:
     return None if pieces is None else pc.binary_join_element_wise(*pieces, b"").cast(pa.binary())
 
 
+def encode_few(array: pa.Array) -> tuple[pa.Array, Integers] | None:
+    """Encoded keys of several fields, each once, and which of them each row has; None where many are different."""
+    if len(array) < _FEWEST_ROWS or array.null_count:
+        return None
+    fields = array.flatten()
+    if not fields or any(pa.types.is_nested(field.type) for field in fields):
+        return None
+    if any(len(pc.unique(field.slice(0, _SAMPLE))) > _MOST_IN_SAMPLE for field in fields):
+        return None
+    codes, values, total = np.zeros(len(array), np.int64), list[pa.Array](), 1
+    for field in fields:
+        encoded = field.dictionary_encode(null_encoding="encode")
+        values.append(encoded.dictionary)
+        total *= len(encoded.dictionary)
+        if total > _MOST_KEYS:
+            return None
+        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+    used = np.flatnonzero(np.bincount(codes, minlength=total))
+    places = np.unravel_index(used, [len(each) for each in values])
+    different = [each.take(pa.array(place)) for each, place in zip(values, places, strict=True)]
+    keys = encode_column(pa.StructArray.from_arrays(different, fields=list(array.type)))
+    numbers = np.zeros(total, np.int64)
+    numbers[used] = np.arange(len(used))
+    return None if keys is None else (keys, numbers[codes])
+
+
+_FEWEST_ROWS: Final = 4096
+_SAMPLE: Final = 1024
+_MOST_IN_SAMPLE: Final = 256
+_MOST_KEYS: Final = 4096
+
+
 def _pieces(array: pa.Array) -> Pieces | None:
     """What makes, one after the other, the encoded values of the column."""
     if pa.types.is_struct(array.type):

@@ -37,14 +37,14 @@ def statistics_of_files(paths: InputPaths, reader: FileFormat) -> Statistics | N
         return None
     size = sum(file.size for file in chosen)
     share = sum(file.size for file in files) / size if size else 1.0
-    return _of_all(known, share)
+    return _of_all(known, share, is_exact=len(chosen) == len(files) and all(each.is_exact for each in known))
 
 
-def _of_all(parts: Sequence[Statistics], share: float) -> Statistics:
+def _of_all(parts: Sequence[Statistics], share: float, *, is_exact: bool) -> Statistics:
     """The statistics of all rows, a share of which has been looked at."""
 
     @cache
     def column(name: str) -> ColumnStatistics:
         return ColumnStatistics.of_all(part.column(name) for part in parts)
 
-    return Statistics(round(sum(part.rows for part in parts) * share), column)
+    return Statistics(round(sum(part.rows for part in parts) * share), column, is_exact)

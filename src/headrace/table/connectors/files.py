@@ -144,6 +144,10 @@ class FileTableSource(TableSource):
         return self.options.get(MONITOR_INTERVAL) is None
 
     @property
+    def can_be_read_whole(self) -> bool:
+        return self.is_bounded
+
+    @property
     def can_project(self) -> bool:
         return self.format.plugin.can_project
 

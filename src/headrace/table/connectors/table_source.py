@@ -35,6 +35,11 @@ class TableSource(ABC):
         return None
 
     @property
+    def can_be_read_whole(self) -> bool:
+        """Return whether all of its rows are there when a statement is planned, so that any task can read them."""
+        return False
+
+    @property
     def can_project(self) -> bool:
         """Return whether it can read a subset of the columns (Flink's ``SupportsProjectionPushDown``)."""
         return False

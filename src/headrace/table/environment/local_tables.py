@@ -42,6 +42,10 @@ class LocalRows(TableSource):
     is_bounded = True
 
     @property
+    def can_be_read_whole(self) -> bool:
+        return True
+
+    @property
     def statistics(self) -> Statistics:
         return Statistics(self.count)
 

@@ -34,6 +34,7 @@ class GroupAggregate(PhysicalNode):
         ttl: the time to live of unused state that a hint says; None for that of the session.
         level: ``PARTIAL`` or ``FINAL`` where distinct values are aggregated in two levels; empty elsewhere.
         in_one_phase: whether plans of batch mode show no partial results.
+        has_few_groups: whether statistics say that one task can have all groups.
     """
 
     name: ClassVar[str] = "GroupAggregate"
@@ -50,6 +51,7 @@ class GroupAggregate(PhysicalNode):
     ttl: str | None = None
     level: str = ""
     in_one_phase: bool = False
+    has_few_groups: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -125,7 +127,7 @@ class GroupAggregate(PhysicalNode):
             is_final=builder.is_batch,
         )
         keyed = by_key(inputs[0], given, self.group, self.schema.names[: len(self.group)])
-        return builder.add(spec, GroupAggregate.name, keyed)
+        return builder.add(spec, GroupAggregate.name, keyed, is_small=self.has_few_groups)
 
 
 def growing_calls(node: PhysicalNode, calls: Sequence[AggregateCall]) -> set[AggregateCall]:

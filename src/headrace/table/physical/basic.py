@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from headrace.common.columns import layout_of
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
+from headrace.connectors.source import Source
 from headrace.graph.changelog_specs import ExpandSpec
 from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SelectSpec, SourceSpec, TimestampsSpec
@@ -94,12 +95,15 @@ class TableSourceScan(PhysicalNode):
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         if isinstance(self.source, GraphSource):
             return self._of_graph(builder, self.source)
+        spec = SourceSpec(self.created_source(), self._has_changes, ".".join(self.scan.path))
+        edges = builder.add(spec, self.scan.path[-1])
+        return expected(builder, edges, self.scan.expectations, self.schema, self.source.changelog_mode)
+
+    def created_source(self) -> Source[Any]:
+        """The source of its rows, which are no stream of the program."""
         source = self.source.create_source([read.key for read in self.scan.metadata])
         kind = record_type(self.schema)
-        if source.produced_type != kind:
-            source = PickedColumns(source, kind, range(len(self.schema)))
-        edges = builder.add(SourceSpec(source, self._has_changes, ".".join(self.scan.path)), self.scan.path[-1])
-        return expected(builder, edges, self.scan.expectations, self.schema, self.source.changelog_mode)
+        return source if source.produced_type == kind else PickedColumns(source, kind, range(len(self.schema)))
 
     def _of_graph(self, builder: GraphBuilder, source: GraphSource) -> Edges:
         """The columns of an operator's records, cast to their declared types; their timestamps may be one more."""
@@ -219,13 +223,14 @@ class Calc(PhysicalNode):
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         times = UsedTimes.of(self.expressions if self.condition is None else (*self.expressions, self.condition))
         edges, given = times.added(builder, inputs[0], self.input.schema)
+        condition = None
         if self.condition is not None:
             condition = compiled(times.read(self.condition, self.input.schema), given, builder)
-            edges = builder.add(ColumnFilterSpec(condition), "Filter", edges)
-        if self.condition is not None and self.is_trivial and len(self.expressions) == len(given):
-            return edges
+        if condition is not None and self.is_trivial and len(self.expressions) == len(given):
+            return builder.add(ColumnFilterSpec(condition), "Filter", edges)
         columns = [compiled(times.read(each, self.input.schema), given, builder) for each in self.expressions]
-        return builder.select(edges, columns, self.schema, self.name)
+        spec = SelectSpec(tuple(columns), record_type(self.schema), condition=condition)
+        return builder.add(spec, self.name, edges)
 
 
 @dataclass(frozen=True)
@@ -438,12 +443,14 @@ class ValuesScan(PhysicalNode):
         if self.is_batch:
             yield "values", names_text(self.schema.names)
 
-    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        kind = record_type(self.schema)
-        schema = layout_of(kind).schema
+    def columns_of_rows(self) -> pa.RecordBatch:
+        """The rows as columns."""
+        schema = layout_of(record_type(self.schema)).schema
         columns = [pa.array([row[index].value for row in self.rows], field.type) for index, field in enumerate(schema)]
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        return builder.add(SourceSpec(ColumnsSource(kind, batch)), self.name)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        return builder.add(SourceSpec(ColumnsSource(record_type(self.schema), self.columns_of_rows())), self.name)
 
 
 @dataclass(frozen=True)

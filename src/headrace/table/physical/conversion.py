@@ -31,6 +31,7 @@ from headrace.table.physical.changelog_rules import Modify, modify_kinds
 from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.sinks import Sink
 from headrace.table.rules.conditions import call
+from headrace.table.rules.estimates import Estimates
 
 R = TypeVar("R", bound=Relation)
 
@@ -44,12 +45,14 @@ class ConversionContext:
         settings: the configuration of the session.
         is_shown: whether the plan is shown, and not executed.
         sources: the sources of tables, by scan: equal scans have the same one.
+        estimates: estimates by which joins of batch mode are executed; None where plans are shown, or nothing is known.
     """
 
     is_batch: bool
     settings: Configuration
     is_shown: bool = False
     sources: dict[logical.Scan, TableSource] = field(default_factory=dict, compare=False)
+    estimates: Estimates | None = field(default=None, compare=False)
 
     @property
     def time_zone(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,6 +20,7 @@ from headrace.table.physical.basic import Exchange, Expand
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.joins import without_times
+from headrace.table.physical.known_aggregates import known_aggregate
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.reduced_aggregates import MakeAggregate, reduced_or_whole
 from headrace.table.physical.split_aggregates import split_aggregate
@@ -120,6 +122,9 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
     ordered = next((call.function for call in aggregate.calls if call.order_by), None)
     if ordered is not None:
         raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
+    known = known_aggregate(aggregate, context)
+    if known is not None:
+        return known
     source = converted(aggregate.input, context)
     ttl = _ttl(aggregate.hints)
     is_whole = context.settings.get(AGG_PHASES) == "ONE_PHASE"
@@ -136,7 +141,18 @@ def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> Phys
         raise PlanningError("COUNT of several columns cannot be executed: count one, or DISTINCT ROW(...) of them")
     if has_grouping(aggregate):
         return with_grouping_sets(aggregate, source, make, INT.not_null() if context.is_shown else _BIGINT)
-    return make(source, aggregate.group, aggregate.calls, aggregate.names)
+    node = make(source, aggregate.group, aggregate.calls, aggregate.names)
+    is_small = isinstance(node, GroupAggregate) and _has_few_groups(aggregate, context)
+    return replace(node, has_few_groups=True) if is_small and isinstance(node, GroupAggregate) else node
+
+
+_FEW: Final = 100_000.0
+"""The number of groups up to which one task is faster than several."""
+
+
+def _has_few_groups(aggregate: logical.Aggregate, context: ConversionContext) -> bool:
+    estimates = context.estimates
+    return estimates is not None and estimates.are_known(aggregate) and estimates.rows(aggregate) <= _FEW
 
 
 def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None:

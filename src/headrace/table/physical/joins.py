@@ -74,6 +74,12 @@ class JoinKeys:
         return tuple(key for key, is_safe in zip(keys, self.null_safe, strict=True) if not is_safe)
 
 
+def pairs_of(left: Schema, right: Schema, kind: JoinKind) -> Schema:
+    """The columns of both inputs of a join."""
+    both = joined_schema(left, right, JoinKind.INNER if kind in (JoinKind.SEMI, JoinKind.ANTI) else kind)
+    return both.renamed(unique_names(both.names))
+
+
 @dataclass(frozen=True)
 class AnyJoin(PhysicalNode):
     """The base class of joins on equal columns.
@@ -97,9 +103,7 @@ class AnyJoin(PhysicalNode):
     @cached_property
     def pairs(self) -> Schema:
         """The columns of both inputs."""
-        kind = JoinKind.INNER if self.kind in (JoinKind.SEMI, JoinKind.ANTI) else self.kind
-        both = joined_schema(self.left.schema, self.right.schema, kind)
-        return both.renamed(unique_names(both.names))
+        return pairs_of(self.left.schema, self.right.schema, self.kind)
 
     def terms(self, text: ScalarText) -> Terms:
         yield "joinType", JOIN_NAMES[self.kind]
@@ -253,12 +257,14 @@ class HashJoin(AnyJoin):
         builds_left: whether the left input is the build side in Flink's plan.
         is_of_one_row: whether the build side has one row at most.
         is_hinted: whether a hint asks for it.
+        has_smaller_left: whether statistics say that the left input has fewer rows.
     """
 
     name: ClassVar[str] = "HashJoin"
     builds_left: bool = False
     is_of_one_row: bool = False
     is_hinted: bool = False
+    has_smaller_left: bool = False
 
     @property
     def is_broadcast(self) -> bool:
@@ -325,26 +331,51 @@ class SortMergeJoin(HashJoin):
         yield from AnyJoin.terms(self, text)
 
 
-def bounded_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
-    """The join of two bounded inputs."""
+def bounded_join(
+    join: logical.Join,
+    left: PhysicalNode,
+    right: PhysicalNode,
+    threshold: int | None = None,
+    *,
+    has_smaller_left: bool = False,
+) -> PhysicalNode:
+    """The join of two bounded inputs.
+
+    Args:
+        join: the join.
+        left: its left input.
+        right: its right input.
+        threshold: the bytes of an input that plans show as broadcast, at most; None for Flink's default.
+        has_smaller_left: whether statistics say that the left input has fewer rows.
+    """
     keys = JoinKeys.of(join.condition, len(left.schema))
     hint, side = next(iter(join.sides_of_hints), (None, None))
     builds_left = _builds_left(join.kind, left, right) if hint in (None, "SHUFFLE_MERGE") else side == "LEFT"
     if keys.left and hint == "BROADCAST":
         inputs = _broadcast(left, right, builds_left=builds_left)
-        return HashJoin(*inputs, join.kind, join.condition, keys, builds_left)
-    is_small = _is_broadcast(left if builds_left else right)
+        return HashJoin(*inputs, join.kind, join.condition, keys, builds_left, has_smaller_left=has_smaller_left)
+    is_small = bytes_of(left if builds_left else right) <= (_LARGEST_BROADCAST if threshold is None else threshold)
     if keys.left and not is_small and hint != "NEST_LOOP":
         exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
         kind = SortMergeJoin if hint == "SHUFFLE_MERGE" else HashJoin
-        return kind(*exchanges, join.kind, join.condition, keys, builds_left, is_hinted=hint == "SHUFFLE_HASH")
+        return kind(
+            *exchanges,
+            join.kind,
+            join.condition,
+            keys,
+            builds_left,
+            is_hinted=hint == "SHUFFLE_HASH",
+            has_smaller_left=has_smaller_left,
+        )
     if hint is None and join.kind in (JoinKind.LEFT, JoinKind.RIGHT):
         builds_left = join.kind is JoinKind.RIGHT
     is_one = has_one_row(left if builds_left else right)
     inputs = _broadcast(left, right, builds_left=builds_left)
     if join.kind is JoinKind.FULL and not keys.left:
         inputs = Exchange(left, ()), Exchange(right, ())
-    return NestedLoopJoin(*inputs, join.kind, join.condition, keys, builds_left, is_one)
+    return NestedLoopJoin(
+        *inputs, join.kind, join.condition, keys, builds_left, is_one, has_smaller_left=has_smaller_left
+    )
 
 
 def _broadcast(left: PhysicalNode, right: PhysicalNode, *, builds_left: bool) -> tuple[PhysicalNode, PhysicalNode]:
@@ -384,12 +415,8 @@ def _builds_left(kind: JoinKind, left: PhysicalNode, right: PhysicalNode) -> boo
     return bytes_of(left) <= bytes_of(right)
 
 
-def _is_broadcast(node: PhysicalNode) -> bool:
-    """Return whether an input is so small that Flink's plan sends it to all tasks."""
-    return bytes_of(node) <= _LARGEST_BROADCAST
-
-
 _LARGEST_BROADCAST: Final = 1 << 20
+"""The bytes of an input that Flink sends to all tasks, at most, unless the program says otherwise."""
 
 
 def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:

@@ -30,6 +30,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
 )
 from headrace.table.physical.advice import AnalyzedPlan, advice_on, advice_text
 from headrace.table.physical.batch_exchanges import with_kept_distributions
+from headrace.table.physical.broadcast_joins import with_read_columns
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
@@ -80,6 +81,8 @@ class Planner:
             PlanningError: when no plan can compute them.
         """
         context = ConversionContext(self.is_batch, self.settings, is_shown)
+        if self.is_batch and not is_shown:
+            context = replace(context, estimates=Estimates(lambda scan: table_source(scan, context).statistics))
         purpose = PlanPurpose(is_shown, self.is_batch)
         logical = [
             optimized(
@@ -95,6 +98,8 @@ class Planner:
         )
         projected_scans = with_projected_scans(pushed, context.can_project)
         roots = [with_plain_times(converted(relation, context)) for relation in projected_scans]
+        if context.estimates is not None:
+            roots = [with_read_columns(root) for root in roots]
         if not self.is_batch:
             pairs = zip(roots, relations, strict=True)
             roots = [self._with_modes(root, relation, is_collected=is_collected) for root, relation in pairs]

@@ -73,11 +73,20 @@ class GraphBuilder:
             known = self._made[key] = (node, edges)
         return known[1]
 
-    def add(self, spec: OperatorSpec, name: str, *inputs: Edges) -> Edges:
-        """Add an operator."""
-        edges = (replace(edge, input_index=index) for index, given in enumerate(inputs) for edge in given)
+    def add(self, spec: OperatorSpec, name: str, *inputs: Edges, is_small: bool = False) -> Edges:
+        """Add an operator.
+
+        Args:
+            spec: what it computes.
+            name: its name.
+            inputs: the edges into each of its inputs.
+            is_small: whether one task should have all of its input, of which there is little; in batch mode.
+        """
+        edges = [replace(edge, input_index=index) for index, given in enumerate(inputs) for edge in given]
         node = self.graph.add(spec, name, tuple(edges))
-        self.graph.update(node.id, uid=self._new_uid(name))
+        has_one_key = bool(edges) and all(edge.key is not None and edge.key is _one_key() for edge in edges)
+        parallelism = 1 if self.is_batch and (is_small or has_one_key) else None
+        self.graph.update(node.id, uid=self._new_uid(name), parallelism=parallelism)
         return (Edge(node.id),)
 
     def _shape_of(self, node: PhysicalNode) -> str:
@@ -136,17 +145,22 @@ def by_key(edges: Edges, schema: Schema, keys: Sequence[int], names: Sequence[st
         keys: the columns of the key.
         names: what aggregates call the columns of the key, unless as they are called already.
     """
+    key = key_of(schema, keys, names)
+    return tuple(replace(edge, partitioning=HASH, key=key) for edge in edges)
+
+
+def key_of(schema: Schema, keys: Sequence[int], names: Sequence[str] | None = None) -> KeySelection:
+    """The key that some columns are; the arguments are those of :func:`by_key`."""
     if not keys:
-        return tuple(replace(edge, partitioning=HASH, key=_one_key()) for edge in edges)
+        return _one_key()
     columns = tuple(column(schema, index) for index in keys)
     fields = tuple(each.text for each in columns)
     shown = fields if names is None else tuple(names)
     nullable = NullableKeys.of_column(columns[0].type) if len(columns) == 1 else None
     if nullable is not None:
-        single = KeySelection(codec=nullable, selector=None, fields=(keys[0],), expression=columns[0], names=shown)
-        return tuple(replace(edge, partitioning=HASH, key=single) for edge in edges)
+        return KeySelection(codec=nullable, selector=None, fields=(keys[0],), expression=columns[0], names=shown)
     key_type = Types.TUPLE([each.type for each in columns])
-    selection = KeySelection(
+    return KeySelection(
         codec=KeyCodec.for_type(key_type, takes_lists=True),
         selector=None,
         fields=fields,
@@ -154,7 +168,6 @@ def by_key(edges: Edges, schema: Schema, keys: Sequence[int], names: Sequence[st
         expression=BoundTuple(f"({', '.join(fields)})", key_type, columns),
         names=shown,
     )
-    return tuple(replace(edge, partitioning=HASH, key=selection) for edge in edges)
 
 
 @cache

@@ -11,10 +11,11 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.scalars import Call, InputRef, Scalar, conjuncts
 from headrace.table.physical.basic import Exchange
+from headrace.table.physical.broadcast_joins import executed_join
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.interval_joins import interval_join
-from headrace.table.physical.joins import AnyJoin, JoinKeys, bounded_join, regular_join, without_times
+from headrace.table.physical.joins import AnyJoin, JoinKeys, regular_join, without_times
 from headrace.table.physical.multi_joins import multi_join
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.translation import GraphBuilder
@@ -97,6 +98,6 @@ def _join(join: logical.Join, context: ConversionContext) -> PhysicalNode:
     if context.is_batch:
         if context.is_shown:
             left, right = without_times(left), without_times(right)
-        return bounded_join(join, left, right)
+        return executed_join(join, left, right, context)
     found = window_join(join, left, right) or interval_join(join, left, right)
     return found or multi_join(join, left, right, context) or regular_join(join, left, right)

@@ -16,6 +16,7 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import is_equality, is_true
 from headrace.table.logical.relations import JoinKind, Relation, Scan
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, conjuncts, input_refs, moved
+from headrace.table.rules.conditions import is_deterministic
 
 UNKNOWN_ROWS: Final = 1e8
 """The rows of a table without statistics."""
@@ -166,7 +167,12 @@ class Estimates:
         scalar = project.expressions[index]
         while isinstance(scalar, Cast):
             scalar = scalar.operand
-        return self.column(project.input, scalar.index) if isinstance(scalar, InputRef) else None
+        if isinstance(scalar, InputRef):
+            return self.column(project.input, scalar.index)
+        read = set(input_refs(scalar))
+        if len(read) != 1 or not is_deterministic(scalar):
+            return None
+        return Column(self.column(project.input, read.pop()).distinct)  # it has no more values than the column
 
     def _column_of_aggregate(self, aggregate: logical.Aggregate, index: int) -> Column | None:
         return self.column(aggregate.input, aggregate.group[index]) if index < len(aggregate.group) else None

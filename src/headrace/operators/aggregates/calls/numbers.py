@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arrays import fixed_width, of_fixed_width, validity
+from headrace.common.arrays import fixed_width, of_fixed_width, unscaled_words, validity
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregator import (
     ColumnAggregator,
@@ -25,6 +25,9 @@ from headrace.state.runs.grouping import RowGroups, Segments
 _LIMBS: Final = 4
 _LIMB_BITS: Final = 32
 _LIMB: Final = np.int64((1 << _LIMB_BITS) - 1)
+_SIGN: Final = 63
+_MOST: Final = 1 << 62
+"""Sums below it are integers of 64 bits."""
 _LIMIT: Final = divmod(10**38, 1 << 64)
 """The upper and the lower half of the smallest number with more than 38 digits."""
 
@@ -63,7 +66,14 @@ class DecimalSum(ColumnAggregator):
         return tuple((f"sum({self.name}).{place}", Types.LONG()) for place in range(_LIMBS))
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return _summed(decimal_limbs(rows.column(self.column)), rows.segments)
+        column, segments = rows.column(self.column), rows.segments
+        values, fits = unscaled_words(column) if len(column) else (None, None)
+        if values is not None and fits is not None and fits.all():
+            largest = max(int(values.max()), -int(values.min()))
+            if largest * len(values) < _MOST:
+                sums = segments.reduce(np.add, np.ascontiguousarray(values))
+                return _columns([sums & _LIMB, sums >> _LIMB_BITS & _LIMB, sums >> _SIGN & _LIMB, sums >> _SIGN])
+        return _summed(decimal_limbs(column), segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return columns if segments.are_single else _summed([fixed_width(column) for column in columns], segments)

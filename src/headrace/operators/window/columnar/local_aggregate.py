@@ -87,6 +87,8 @@ class LocalWindowAggregateOperator(KeyedOperator):
             which order the records of few windows and keys came.
     """
 
+    _groups: int | None
+
     def __init__(
         self,
         layout: ColumnarWindowLayout,
@@ -179,6 +181,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
             is_sampled = hashes < _SAMPLED_HASHES
             ends, hashes, part = ends[is_sampled], hashes[is_sampled], _SAMPLED_PART
         groups = part * max(len(np.unique(hashes ^ hash_int64(ends))), 1)  # of few keys none may be in the sample
+        self._groups = groups
         if groups < self._fewest_groups:
             return False
         # Records of later windows are of other groups.
@@ -211,6 +214,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
             self.output.emit_side(ACCUMULATORS_TAG, accumulators)
 
     def _forget(self) -> None:
+        self._groups = None  # as far as they were counted in the first batch that is held
         self._held: list[Chunk] = []
         self._held_rows = self._held_bytes = 0
 

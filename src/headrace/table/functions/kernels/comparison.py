@@ -77,7 +77,12 @@ def _common_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.float64()
     kinds = [decimals.as_decimal(constant(None, kind)).type for kind in (left, right)]
     scale = max(kind.scale for kind in kinds)
-    return pa.decimal256(scale + max(kind.precision - kind.scale for kind in kinds), scale)
+    digits = scale + max(kind.precision - kind.scale for kind in kinds)
+    return pa.decimal128(digits, scale) if digits <= _OF_128_BITS else pa.decimal256(digits, scale)
+
+
+_OF_128_BITS: Final = 38
+"""The most digits of decimals of 128 bits."""
 
 
 def _as(operand: Datum, common: pa.DataType) -> Datum:

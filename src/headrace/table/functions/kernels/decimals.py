@@ -1,8 +1,11 @@
 """Decimals: Arrow's, with Java's rounding (half up), and NULL where a result has too many digits."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -90,20 +93,91 @@ def _fitting(wide: Datum, storage: pa.DataType) -> Datum:
 
 def add(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The sum of two decimals."""
-    return _by_arrow(pc.add, call, left, right)
+    return _added(np.add, pc.add, call, left, right)
 
 
 def subtract(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The difference of two decimals."""
-    return _by_arrow(pc.subtract, call, left, right)
+    return _added(np.subtract, pc.subtract, call, left, right)
 
 
 def multiply(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The product of two decimals."""
     left, right = as_decimal(left), as_decimal(right)
+    one, other = _Integers.of(left), _Integers.of(right)
+    is_whole = left.type.scale + right.type.scale == call.storage.scale
+    if one is not None and other is not None and is_whole and one.most * other.most < _MOST:
+        return _decimals(one.values * other.values, call.storage, left, right)
     if left.type.precision + right.type.precision < WIDEST:
         return _by_arrow(pc.multiply, call, left, right)
     return _by_python(EXACT.multiply, call, left, right)
+
+
+def _added(
+    by_integers: Callable[..., Any], by_arrow: Callable[..., Datum], call: Invocation, left: Datum, right: Datum
+) -> Datum:
+    left, right = as_decimal(left), as_decimal(right)
+    one, other = _Integers.of(left), _Integers.of(right)
+    if one is not None and other is not None and max(left.type.scale, right.type.scale) == call.storage.scale:
+        one, other = (
+            one.scaled(call.storage.scale - left.type.scale),
+            other.scaled(call.storage.scale - right.type.scale),
+        )
+        if one.most + other.most < _MOST:
+            return _decimals(by_integers(one.values, other.values), call.storage, left, right)
+    return _by_arrow(by_arrow, call, left, right)
+
+
+_MOST: Final = 1 << 62
+"""Integers below it, and their sums, are of 64 bits."""
+
+
+@dataclass(frozen=True)
+class _Integers:
+    """Decimals as integers of 64 bits.
+
+    Attributes:
+        values: their digits; of a constant, one integer.
+        most: no value is further from 0.
+    """
+
+    values: Any
+    most: int
+
+    @staticmethod
+    def of(operand: Datum) -> _Integers | None:
+        """The integers of decimals; None where these do not hold them, and for NULL."""
+        if isinstance(operand, pa.Scalar):
+            value = int(operand.as_py().scaleb(operand.type.scale)) if operand.is_valid else _MOST
+            return _Integers(np.int64(value), abs(value)) if abs(value) < _MOST else None
+        if not pa.types.is_decimal128(operand.type) or not len(operand):
+            return None
+        values, fits = unscaled_words(operand)
+        if not fits.all():
+            return None
+        return _Integers(values, max(int(values.max()), -int(values.min())))
+
+    def scaled(self, places: int) -> _Integers:
+        """The same with more digits behind the point."""
+        factor = 10**places
+        if not places or self.most * factor >= _MOST:
+            return self if not places else _Integers(self.values, _MOST)
+        return _Integers(self.values * factor, self.most * factor)
+
+
+def _decimals(values: Any, storage: pa.DataType, *operands: Datum) -> Datum:
+    """Decimals with these digits, NULL where an operand is, and where there are too many digits."""
+    if not isinstance(values, np.ndarray) or not values.ndim:
+        return constant(fitted(Decimal(int(values)).scaleb(-storage.scale), storage), storage)
+    arrays = [each for each in operands if isinstance(each, pa.Array)]
+    with_nulls = [each for each in arrays if each.null_count]
+    made = decimal_array(values, storage, (with_nulls or arrays)[0])
+    for each in with_nulls[1:]:
+        made = pc.if_else(pc.is_valid(each), made, constant(None, storage))
+    limit = 10**storage.precision
+    if limit >= _MOST or int(np.abs(values).max()) < limit:
+        return made
+    return pc.if_else(pa.array(np.abs(values) < limit), made, constant(None, storage))
 
 
 def _by_arrow(function: Callable[..., Datum], call: Invocation, left: Datum, right: Datum) -> Datum:

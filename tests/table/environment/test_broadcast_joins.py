@@ -1,0 +1,137 @@
+"""Joins with an input that each task has whole give what joins of shuffled inputs give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.common.errors import ConfigurationError
+from headrace.table import TableEnvironment
+from headrace.table.environment.statements import bound_statements
+from headrace.table.parse.parser import parse_statement
+from headrace.table.parse.source import SqlSource
+from headrace.table.physical.broadcast_joins import BroadcastJoin
+from headrace.table.physical.joins import HashJoin
+from headrace.table.physical.node import PhysicalNode
+from tests.table.connectors.session import rows, session
+
+THRESHOLD, FILTER = "table.optimizer.join.broadcast-threshold", "table.optimizer.runtime-filter.enabled"
+DEFINITIONS = {
+    "sales": "id BIGINT, item BIGINT, shop STRING, price DECIMAL(10, 2)",
+    "items": "item BIGINT, name STRING, shop STRING, cost DECIMAL(10, 2)",
+}
+QUERIES = {
+    "inner": "SELECT id, name FROM sales JOIN items ON sales.item = items.item",
+    "inner with a condition": "SELECT id, name FROM sales JOIN items ON sales.item = items.item AND price > cost",
+    "of texts": "SELECT id, name FROM sales JOIN items ON sales.shop = items.shop AND sales.item = items.item",
+    "of decimals": "SELECT id, name FROM sales JOIN items ON price = cost",
+    "left": "SELECT id, name FROM sales LEFT JOIN items ON sales.item = items.item AND price > cost",
+    "right": "SELECT id, name FROM sales RIGHT JOIN items ON sales.item = items.item",
+    "full": "SELECT id, name FROM sales FULL JOIN items ON sales.item = items.item",
+    "semi": "SELECT id FROM sales WHERE EXISTS (SELECT * FROM items WHERE item = sales.item AND cost < price)",
+    "anti": "SELECT id FROM sales WHERE NOT EXISTS (SELECT * FROM items WHERE item = sales.item)",
+    "in": "SELECT id FROM sales WHERE item IN (SELECT item FROM items WHERE name LIKE 'tea%')",
+    "not in": "SELECT id FROM sales WHERE item NOT IN (SELECT item FROM items)",
+    "of one row": "SELECT id FROM sales WHERE price > (SELECT AVG(cost) FROM items)",
+    "of no row": "SELECT id, m FROM sales LEFT JOIN (SELECT MAX(cost) AS m FROM items WHERE item > 99) AS x ON TRUE",
+    "without keys": "SELECT id, name FROM sales JOIN items ON price > cost",
+    "of groups": (
+        "SELECT id, total FROM sales JOIN (SELECT item, SUM(cost) AS total, COUNT(*) FROM items GROUP BY item) AS g "
+        "ON sales.item = g.item AND price < total"
+    ),
+    "with itself": "SELECT a.id, b.id FROM sales AS a JOIN sales AS b ON a.item = b.item AND a.id <> b.id",
+    "of three": (
+        "SELECT a.id, name, b.price FROM sales AS a, items, sales AS b "
+        "WHERE a.item = items.item AND items.shop = b.shop AND b.price > 2"
+    ),
+    "of groups above": (
+        "SELECT name, SUM(price), COUNT(*) FROM sales JOIN items ON sales.item = items.item GROUP BY name"
+    ),
+    "of a union": (
+        "SELECT id, name FROM sales JOIN (SELECT item, name FROM items UNION ALL SELECT 7, 'seven') AS u "
+        "ON sales.item = u.item"
+    ),
+    "not distinct": "SELECT id, name FROM sales JOIN items ON sales.item IS NOT DISTINCT FROM items.item",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("tables")
+    money = pa.decimal128(10, 2)
+    numbers = [number % 7 if number % 5 else None for number in range(60)]
+    sales = pa.table(
+        {
+            "id": pa.array(range(60), pa.int64()),
+            "item": pa.array(numbers, pa.int64()),
+            "shop": pa.array([("north", "south", None)[number % 3] for number in range(60)]),
+            "price": pa.array([Decimal(number % 4) for number in range(60)], money),
+        }
+    )
+    items = pa.table(
+        {
+            "item": pa.array([0, 1, 2, 2, None, 5], pa.int64()),
+            "name": pa.array(["tea", "tea bag", "cake", None, "nothing", "milk"]),
+            "shop": pa.array(["north", "south", "north", "north", "south", None]),
+            "cost": pa.array([Decimal(1), Decimal(2), Decimal(0), Decimal(3), Decimal(1), None], money),
+        }
+    )
+    for name, table in (("sales", sales), ("items", items)):
+        (made / name).mkdir()
+        pq.write_table(table.slice(0, len(table) // 2), made / name / "a.parquet")
+        pq.write_table(table.slice(len(table) // 2), made / name / "b.parquet")
+    return made
+
+
+def tables_in(folder: Path, **settings: str) -> TableEnvironment:
+    statements = [
+        f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'format' = 'parquet', "
+        f"'path' = '{folder / name}')"
+        for name, columns in DEFINITIONS.items()
+    ]
+    return session(*statements, is_streaming=False, **settings)
+
+
+def plan_of(tables: TableEnvironment, query: str) -> PhysicalNode:
+    """The plan by which a query is executed."""
+    source = SqlSource(query)
+    (plan,) = tables.planner().plan(bound_statements(tables, parse_statement(query), source))
+    return plan
+
+
+def kinds_in(tables: TableEnvironment, query: str) -> set[type[PhysicalNode]]:
+    return {type(node) for node in plan_of(tables, query).walk()}
+
+
+@pytest.fixture(scope="module")
+def shuffling(folder: Path) -> TableEnvironment:
+    return tables_in(folder, **{THRESHOLD: "-1"})
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_joins_give_what_joins_of_shuffled_inputs_give(name: str, folder: Path, shuffling: TableEnvironment) -> None:
+    query = QUERIES[name]
+    expected = Counter(rows(shuffling, query))
+    assert BroadcastJoin not in kinds_in(shuffling, query)
+    for parallelism in ("1", "2"):
+        tables = tables_in(folder, **{"parallelism.default": parallelism})
+        assert Counter(rows(tables, query)) == expected
+    assert (BroadcastJoin in kinds_in(tables, query)) is (name not in ("full", "not distinct"))
+
+
+def test_what_is_too_large_is_shuffled(folder: Path) -> None:
+    query = QUERIES["inner"]
+    assert BroadcastJoin in kinds_in(tables_in(folder, **{THRESHOLD: "200"}), query)
+    assert HashJoin in kinds_in(tables_in(folder, **{THRESHOLD: "100"}), query)
+    with pytest.raises(ConfigurationError, match="-1"):
+        tables_in(folder, **{THRESHOLD: "-2"})
+
+
+def test_many_tasks_do_not_compute_what_costs_more_than_a_shuffle(folder: Path) -> None:
+    tables = tables_in(folder, **{"parallelism.default": "32768"})
+    assert BroadcastJoin not in kinds_in(tables, QUERIES["with itself"])
