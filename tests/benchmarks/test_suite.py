@@ -381,7 +381,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         3,
         1,  # flooded
         2 * 2,  # sql-window
-        2 + 3 + 2 + 1 + 6 + 14 + 3,  # the other ones of SQL
+        2 + 3 + 2 + 1 + 6 + 21 + 3,  # the other ones of SQL
         2 * (2 + 2 + 2) + 1,  # pattern
     )
     assert len(programs) == sum(launched)

@@ -176,8 +176,8 @@ def test_a_request_is_carried_out_by_the_next_start_while_its_client_waits(
             jobs.append(RequestFolder(directory))
             jobs[0].begin()
         for stem, request in jobs[0].take():
-            assert request.told(stem).startswith("the stop with a canonical savepoint that ")
-            assert f"@{socket.gethostname()} asked for at 20" in request.told(stem)
+            assert request.described(stem).startswith("the stop with a canonical savepoint that ")
+            assert f"@{socket.gethostname()} asked for at 20" in request.described(stem)
             jobs[0].answer(stem, JobAnswer("/savepoints/savepoint-1"))
         return wait(folder, name, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -90,8 +91,30 @@ def test_nobody_waits_for_what_somebody_else_makes() -> None:
     maker = Maker()
     answers = maker.answers
     answers.get("a", maker.make)
-    maker.now = 10.0
+    maker.now = 3.0
     assert answers.get("a", lambda: 10 * answers.get("a", maker.make)) == 10
+
+
+def test_nobody_gets_what_is_old_meanwhile() -> None:
+    maker = Maker()
+    answers, began, found = maker.answers, threading.Event(), list[int]()
+    answers.get("a", maker.make)
+    maker.now = 100.0
+
+    def make_slowly() -> int:
+        began.set()
+        other.join(0.05)
+        return maker.make()
+
+    def ask() -> None:
+        began.wait()
+        found.append(answers.get("a", maker.make))
+
+    other = threading.Thread(target=ask)
+    other.start()
+    assert answers.get("a", make_slowly) == 2
+    other.join()
+    assert found == [2]
 
 
 def test_what_cannot_be_made_is_tried_again() -> None:

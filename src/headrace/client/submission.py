@@ -88,7 +88,12 @@ def _there_and_back(value: object) -> object:
 
 
 def submit(
-    graph: StreamGraph, configuration: Configuration, job_name: str | None, listeners: Sequence[JobListener] = ()
+    graph: StreamGraph,
+    configuration: Configuration,
+    job_name: str | None,
+    listeners: Sequence[JobListener] = (),
+    *,
+    is_shown: bool = False,
 ) -> JobClient:
     """Plan a job and start it.
 
@@ -97,6 +102,8 @@ def submit(
         configuration: how; settings of the command line win over it.
         job_name: its name; the configuration's, or a default, when left out.
         listeners: are told what it does, before others are.
+        is_shown: whether its results go to this process alone. Another run of the same query then has to show them from
+            the beginning: it does not go on from a checkpoint.
 
     Raises:
         InvalidProgramError: when the graph cannot be run, or a function in it cannot be pickled.
@@ -106,6 +113,9 @@ def submit(
     defaults = current_defaults()
     own_directory = configuration.get(options.CHECKPOINT_DIR)
     configuration = effective_configuration(configuration)
+    if is_shown and configuration.get(options.FIXED_JOB_ID) is None:
+        for key in (options.CHECKPOINT_DIR.key, *options.CHECKPOINT_DIR.deprecated_keys):
+            configuration.remove_config(key)
     if defaults.captured is not None:
         plan = plan_graph(graph, configuration, job_name, os.cpu_count() or 1)
         defaults.captured.append((graph, plan))

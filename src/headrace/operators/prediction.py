@@ -123,10 +123,12 @@ class PredictOperator(Operator):
         self._is_open = True
 
     def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._predictor.close()
-        super().close()
+        try:
+            if self._is_open:
+                self._is_open = False
+                self._predictor.close()
+        finally:
+            super().close()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):

@@ -94,7 +94,7 @@ class RecentAnswers(Generic[T]):
         return given.answer if given is not None and given.holds(jobs, self._clock()) else None
 
     def get(self, key: Hashable, make: Callable[[], T], jobs: Sequence[JobSnapshot] = ()) -> T:
-        """The answer to a request; while one thread makes it anew, others get it as it was.
+        """The answer to a request; while one thread makes it anew, others get it as it was a moment ago.
 
         Args:
             key: what is asked for.
@@ -106,9 +106,11 @@ class RecentAnswers(Generic[T]):
             return found
         place = self._place(key)
         known = place.given
-        if not place.lock.acquire(blocking=known is None):
-            assert known is not None
-            return known.answer
+        if known is not None and self._clock() < known.until + self._most:
+            if not place.lock.acquire(blocking=False):
+                return known.answer
+        else:
+            place.lock.acquire()
         try:
             found = self.fresh(key, jobs)
             return self._made(place, make, jobs) if found is None else found

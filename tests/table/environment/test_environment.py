@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,9 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.table import EnvironmentSettings, TableEnvironment
 from tests.table.connectors.session import rows, session
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NUMBERS = "CREATE TEMPORARY VIEW numbers AS SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS v(n, s)"
 
@@ -191,3 +195,13 @@ def test_columns_are_as_wide_as_their_types(capsys: pytest.CaptureFixture[str]) 
     assert head == f"| op |      a |{'b':>31} |          c |        d |{'e':>20} |"
     assert lines[0] == f"| +I |      1 |{'漢字':>29} | 2020-01-01 |     1.50 | 2020-01-01 00:00:00 |"
     assert f" {'x' * 27}... |" in lines[1]
+
+
+@pytest.mark.parametrize("key", ["execution.checkpointing.dir", "state.checkpoints.dir"])
+def test_a_query_that_is_shown_begins_anew(tmp_path: Path, key: str) -> None:
+    tables = session("CREATE TEMPORARY VIEW v AS SELECT * FROM (VALUES ('a', 1), ('a', 2)) AS t(k, n)")
+    tables.execute_sql(f"SET '{key}' = '{tmp_path}/checkpoints'")
+    for _ in range(2):
+        assert rows(tables, "SELECT k, COUNT(*) FROM v GROUP BY k")[-1] == ("a", 2)
+    assert rows(tables, "SELECT n FROM v") == [(1,), (2,)]
+    assert not (tmp_path / "checkpoints").exists()

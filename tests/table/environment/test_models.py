@@ -98,6 +98,13 @@ class Service:
         calls["closed"] += 1
 
 
+class HalfAwaited(Scaled):
+    """A class of which one method only is awaited."""
+
+    async def open(self, function_context: Any) -> None:  # type: ignore[override] # the mistake that is tested
+        raise AssertionError("nobody awaits it")
+
+
 def fails(features: pa.RecordBatch) -> Any:
     """A model that fails."""
     raise ValueError("no weights")
@@ -234,6 +241,7 @@ def test_mistakes_are_told_at_their_place(call: str, told: str, at: str) -> None
         ("'provider' = 'python'", "needs 'model'"),
         ("'provider' = 'python', 'model' = 'no_module.f'", "cannot be imported"),
         (f"'provider' = 'python', 'model' = '{HERE}.NUMBER'", "neither a function nor a class"),
+        (f"'provider' = 'python', 'model' = '{HERE}.HalfAwaited'", "make predict async def, too"),
         (f"'provider' = 'python', 'model' = '{HERE}.doubled', 'batch-size' = '0'", "batch-size"),
     ],
 )

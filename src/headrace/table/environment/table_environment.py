@@ -568,7 +568,8 @@ class TableEnvironment(ModelMethods):
         spec = SinkSpec(ResultSink(handover, kind.field_names))
         (sink,) = builder.add(spec, "Collect", with_constraints(builder, edges, relation.schema))
         rows: CloseableIterator[ResultChanges] = CloseableIterator(handover)
-        client = submit(graph.subgraph([sink.source]), self.job_configuration(), self._job_name(["collect"]))
+        shown = graph.subgraph([sink.source])
+        client = submit(shown, self.job_configuration(), self._job_name(["collect"]), is_shown=True)
         rows.begin(client, is_alone=True)
         return TableResult(
             result_schema(relation),

@@ -48,6 +48,10 @@ class PythonModels(ModelProvider):
         if not callable(called):
             raise InvalidProgramError(f"'{path}' is neither a function nor a class with a method predict(features)")
         is_awaited = inspect.iscoroutinefunction(called)
+        if not is_awaited and any(
+            inspect.iscoroutinefunction(getattr(model, name, None)) for name in ("open", "close")
+        ):
+            raise InvalidProgramError(f"'{path}' has an open or close that is async def: make predict async def, too")
         if is_awaited and context.is_async is False:
             raise ConfigurationError(f"'async' is 'false', and '{path}' is async def: leave 'async' out")
         return PythonModel(
