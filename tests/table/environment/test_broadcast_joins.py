@@ -58,6 +58,25 @@ QUERIES = {
     ),
     "not distinct": "SELECT id, name FROM sales JOIN items ON sales.item IS NOT DISTINCT FROM items.item",
 }
+COUNTED = {
+    "cross": ("sales, items", 360),
+    "without keys": ("sales JOIN items ON price > cost", 120),
+    "inner": ("sales JOIN items ON sales.item = items.item", 36),
+    "inner with a condition": ("sales JOIN items ON sales.item = items.item AND price > cost", 10),
+    "left": ("sales LEFT JOIN items USING (item)", 68),
+    "left without keys": ("sales LEFT JOIN items ON price > cost", 135),
+    "right": ("sales RIGHT JOIN items ON sales.item = items.item", 37),
+    "right without keys": ("sales RIGHT JOIN items ON price > cost", 122),
+    "full": ("sales FULL JOIN items ON sales.item = items.item", 69),
+    "semi": ("sales WHERE EXISTS (SELECT * FROM items WHERE item = sales.item)", 28),
+    "semi without keys": ("sales WHERE EXISTS (SELECT * FROM items WHERE cost < sales.price)", 45),
+    "semi with all rows": ("sales WHERE EXISTS (SELECT * FROM items)", 60),
+    "anti": ("sales WHERE NOT EXISTS (SELECT * FROM items WHERE item = sales.item)", 32),
+    "anti with all rows": ("sales WHERE NOT EXISTS (SELECT * FROM items WHERE item > 99)", 60),
+    "of three": ("sales, items, (SELECT item AS i FROM items) AS others WHERE i = 2", 720),
+    "of joined rows": ("sales, (SELECT 1 FROM items AS a, items AS b) AS pairs", 2160),
+}
+"""What follows ``FROM``, and the number of its rows; nothing else is read from it."""
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +107,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def tables_in(folder: Path, **settings: str) -> TableEnvironment:
+def tables_in(folder: Path, *, is_streaming: bool = False, **settings: str) -> TableEnvironment:
     statements = [
         f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'format' = 'parquet', "
         f"'path' = '{folder / name}')"
         for name, columns in DEFINITIONS.items()
     ]
-    return session(*statements, is_streaming=False, **settings)
+    return session(*statements, is_streaming=is_streaming, **settings)
 
 
 def plan_of(tables: TableEnvironment, query: str) -> PhysicalNode:
@@ -113,6 +132,11 @@ def shuffling(folder: Path) -> TableEnvironment:
     return tables_in(folder, **{THRESHOLD: "-1"})
 
 
+@pytest.fixture(scope="module")
+def streaming(folder: Path) -> TableEnvironment:
+    return tables_in(folder, is_streaming=True)
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_joins_give_what_joins_of_shuffled_inputs_give(name: str, folder: Path, shuffling: TableEnvironment) -> None:
     query = QUERIES[name]
@@ -122,6 +146,19 @@ def test_joins_give_what_joins_of_shuffled_inputs_give(name: str, folder: Path, 
         tables = tables_in(folder, **{"parallelism.default": parallelism})
         assert Counter(rows(tables, query)) == expected
     assert (BroadcastJoin in kinds_in(tables, query)) is (name not in ("full", "not distinct"))
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_joins_of_which_no_column_is_read_give_their_rows(
+    name: str, folder: Path, shuffling: TableEnvironment, streaming: TableEnvironment
+) -> None:
+    clause, number = COUNTED[name]
+    broadcasting = tables_in(folder)
+    assert (BroadcastJoin in kinds_in(broadcasting, f"SELECT COUNT(*) FROM {clause}")) is (name != "full")
+    for tables in (broadcasting, shuffling, streaming):
+        assert rows(tables, f"SELECT COUNT(*) FROM {clause}")[-1] == (number,)
+    for tables in (broadcasting, shuffling):
+        assert rows(tables, f"SELECT 1 FROM {clause}") == [(1,)] * number
 
 
 def test_what_is_too_large_is_shuffled(folder: Path) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import ClassVar, Final
 
 from headrace.common import options
-from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.graph.join_specs import BroadcastJoinSpec
 from headrace.operators.join.bounded_rows import BoundedRows
 from headrace.operators.join.key_index import can_be_key
@@ -286,8 +286,11 @@ def _filtered(node: PhysicalNode, columns: Sequence[int], key_filter: _KeyFilter
 
 def _width(scan: Scan) -> float:
     """The cost of reading a row."""
-    roots = [kind.root if isinstance(kind, AtomicType) else None for kind in scan.columns.types]
-    return sum(_NUMBER if root in _NUMBERS else _OTHER for root in roots)
+    return sum(map(_cost_of_reading, scan.columns.types))
+
+
+def _cost_of_reading(kind: LogicalType) -> float:
+    return _NUMBER if isinstance(kind, AtomicType) and kind.root in _NUMBERS else _OTHER
 
 
 def _broadcast_join(
@@ -522,7 +525,7 @@ def with_read_columns(node: PhysicalNode) -> PhysicalNode:
     if not isinstance(node, Calc) or not isinstance(node.input, BroadcastJoin):
         return node
     computed = node.expressions if node.condition is None else (*node.expressions, node.condition)
-    read = sorted({index for each in computed for index in input_refs(each)})
+    read = sorted({index for each in computed for index in input_refs(each)}) or [_cheapest_column(node.input)]
     if len(read) == len(node.input.schema):
         return node
     places = {index: place for place, index in enumerate(read)}
@@ -533,3 +536,14 @@ def with_read_columns(node: PhysicalNode) -> PhysicalNode:
         condition=None if node.condition is None else moved(node.condition, places),
     )
     return calc.input if calc.is_identity else calc
+
+
+def _cheapest_column(join: BroadcastJoin) -> int:
+    """The column of a join that is kept where none is read, since only the number of rows matters."""
+    width, types = len(join.sides[0]), join.schema.types
+
+    def cost(column: int) -> tuple[bool, float]:
+        is_of_build_side = (join.columns[column] < width) == join.builds_left
+        return is_of_build_side, _cost_of_reading(types[column])
+
+    return min(range(len(types)), key=cost)
