@@ -27,6 +27,11 @@ MINI_BATCHES = {
         (f"SELECT k FROM ({NUMBERED}) WHERE NOT (n > 5) AND n IS NOT NULL AND (n <= 1 OR n <= 2)", [(1,), (2,)]),
         (f"SELECT k FROM ({NUMBERED}) WHERE n <= 2 AND (n <= 2 OR k = 3)", [(1,), (2,)]),
         (f"SELECT k FROM {ROWS} EXCEPT SELECT 3 EXCEPT SELECT 1", [(2,)]),
+        (f"SELECT COUNT(*) FROM (SELECT k FROM {ROWS} LIMIT 4)", [(4,)]),
+        (f"SELECT COUNT(*) FROM (SELECT k FROM {ROWS} LIMIT 1)", [(1,)]),
+        (f"SELECT COUNT(*) FROM (SELECT k FROM {ROWS} LIMIT 3 OFFSET 4)", [(2,)]),
+        (f"SELECT COUNT(*) FROM (SELECT k, COUNT(*) FROM {ROWS} GROUP BY k LIMIT 2)", [(2,)]),
+        (f"SELECT COUNT(*) FROM {ROWS}, (SELECT k FROM {ROWS} LIMIT 2)", [(12,)]),
     ],
 )
 def test_queries_read_what_queries_compute(

@@ -249,7 +249,8 @@ class RankSpec(ChangelogSpec):
         type_ = inputs[0].record_type
         if self.ranks.shows_rank:
             type_ = RowTypeInfo((*type_.field_types, Types.LONG()), (*type_.field_names, self.rank_name))
-        return OutputSchema(type_, has_changes=True)
+        is_first_come = not self.order and self.strategy is RankStrategy.APPEND  # no later row takes a place
+        return OutputSchema(type_, has_changes=not is_first_come)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         appends = self.strategy is RankStrategy.APPEND
