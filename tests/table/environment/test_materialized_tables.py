@@ -15,13 +15,14 @@ import pytest
 from headrace.client import running
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.log import Log
+from headrace.server.client import RestClientError
 from headrace.table import TableEnvironment
 from headrace.table.bind import SqlValidationError
 from headrace.table.catalog.materialization import Freshness, FreshnessUnit
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.ddl.file_catalog import FileCatalog
 from headrace.table.environment.dispatched_jobs import Dispatcher
-from headrace.table.environment.refresh_schedule import RefreshSchedule
+from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
 from headrace.table.logical.errors import PlanningError
 from tests.table.connectors.session import rows, run, session
 
@@ -228,7 +229,7 @@ def test_a_table_is_created_or_altered(tmp_path: Path) -> None:
         ("ALTER TABLE totals SET ('a' = 'b')", "Write ALTER MATERIALIZED TABLE"),
         ("DROP MATERIALIZED TABLE payments", "is a table, and no materialized table"),
         ("ALTER MATERIALIZED TABLE totals ADD (n INT)", "is not in the query of the table"),
-        ("ALTER MATERIALIZED TABLE totals DROP card", "comes of the query of the table"),
+        ("ALTER MATERIALIZED TABLE totals DROP card", "comes from the query of the table"),
         ("CREATE TABLE t LIKE totals", "LIKE takes a table"),
     ):
         with pytest.raises(HeadraceError, match=said):
@@ -240,6 +241,19 @@ def test_a_table_is_created_or_altered(tmp_path: Path) -> None:
     assert tables.list_tables() == ["payments"]
 
 
+def test_waiting_for_refreshes_ends_with_the_first_job_that_fails(tmp_path: Path) -> None:
+    tables = shop(tmp_path)
+    query = "SELECT 10 / (amount - 7) AS q FROM payments"
+    tables.execute_sql(totals(tmp_path).replace("totals", "quotients").partition("AS SELECT")[0] + f"AS {query}")
+    tables.execute_sql(totals(tmp_path))  # its job goes on
+    pay(tmp_path, ("a", 7))
+    with pytest.raises(HeadraceError, match="division by zero"):
+        tables.keep_refreshing()
+    assert described(tables).is_running
+    tables.execute_sql("DROP MATERIALIZED TABLE totals")
+    tables.keep_refreshing()  # no job is left
+
+
 class FakeDispatcher:
     """Answers as a dispatcher that runs one job at a time."""
 
@@ -247,6 +261,7 @@ class FakeDispatcher:
         self.asked: list[Any] = []
         self.state = "RUNNING"
         self.script = ""
+        self.refused = ""
 
     def upload(self, program: Path) -> str:
         self.script = program.read_text()
@@ -258,6 +273,8 @@ class FakeDispatcher:
 
     def ask(self, method: str, path: tuple[str, ...], query: Any = None, body: Any = None) -> Any:
         self.asked.append((method, path, query, body))
+        if method == self.refused:
+            raise RestClientError("busy")
         states = {"cancel": "CANCELED", "stop": "FINISHED", "run": "RUNNING"}
         self.state = states.get("cancel" if method == "PATCH" else path[-1], self.state)
         return {"jobid": "j1", "request-id": "r"}
@@ -273,7 +290,7 @@ class FakeDispatcher:
         return found
 
 
-def test_a_dispatcher_runs_the_jobs(tmp_path: Path) -> None:
+def test_a_dispatcher_runs_the_jobs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tables, dispatcher = shop(tmp_path, **{"materialized-table.dispatcher": "host:8081"}), FakeDispatcher()
     with patch.object(Dispatcher, "_client", dispatcher):
         tables.execute_sql(totals(tmp_path))
@@ -285,9 +302,21 @@ def test_a_dispatcher_runs_the_jobs(tmp_path: Path) -> None:
             tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
         tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
         assert dispatcher.asked[-1][:2] == ("POST", ("jobs", "j1", "stop"))
+        dispatcher.refused = "DELETE"  # the program of the job stays there, and its id is known all the same
         tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+        assert "program program stays at the dispatcher" in caplog.text
         assert dispatcher.settings()["execution.state-recovery.path"] == "/savepoints/s1"
         assert dispatcher.settings()["execution.checkpointing.dir"] != directory
+        other = shop(tmp_path)  # without the option, and at first without a place for the next job
+        other.get_config().get_configuration().remove_config("execution.checkpointing.dir")
+        with pytest.raises(ConfigurationError, match=r"outlasts this program.*set execution.checkpointing.dir"):
+            other.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+        assert (dispatcher.state, described(tables).refresh_status) == ("RUNNING", "ACTIVATED")
+        other.get_config().set("execution.checkpointing.dir", f"{tmp_path}/checkpoints")
+        other.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+        assert (dispatcher.state, described(tables).savepoint) == ("FINISHED", "/savepoints/s1")
+        other.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+        assert dispatcher.state == "RUNNING"
         tables.execute_sql("DROP MATERIALIZED TABLE totals")
         assert dispatcher.asked[-1] == ("PATCH", ("jobs", "j1"), {"mode": "cancel"}, None)
     assert running.jobs() == []
@@ -382,6 +411,21 @@ def test_the_newest_partition_is_refreshed_and_others_by_hand(tmp_path: Path, cl
         tables.execute_sql("ALTER MATERIALIZED TABLE sums REFRESH PARTITION (total = '1')")
 
 
+def test_scheduled_refreshes_have_the_settings_with_which_they_were_scheduled(tmp_path: Path, clock: Clock) -> None:
+    clock.now = datetime(2026, 3, 29, 21, 59, tzinfo=UTC)
+    tables = days(tmp_path, **{"table.local-time-zone": "Europe/Berlin"})
+    run(tables, "INSERT INTO sales VALUES ('2026-03-28', 6), ('2026-03-29', 7), ('2026-03-30', 8)")
+    where = files(tmp_path, "sums", "PARTITIONED BY (ds)").replace(
+        "'format'", "'partition.fields.ds.date-formatter' = 'yyyy-MM-dd', 'format'"
+    )
+    tables.execute_sql(f"CREATE MATERIALIZED TABLE sums {where} FRESHNESS = INTERVAL '1' DAY AS {SUMS}")
+    tables.execute_sql("SET 'table.local-time-zone' = 'America/Los_Angeles'")
+    tables.execute_sql("SET 'materialized-table.dispatcher' = 'localhost:1'")
+    clock.now += timedelta(minutes=1)  # a day of 23 hours has ended
+    tables.materialized.run_due()
+    assert rows(tables, "SELECT * FROM sums") == [(7, "2026-03-29")]
+
+
 def test_a_refresh_that_fails_leaves_the_rows_and_is_tried_again(tmp_path: Path, clock: Clock) -> None:
     tables = days(tmp_path)
     quotients = "SELECT 10 / (amount - 7) AS q, ds FROM sales"
@@ -405,11 +449,11 @@ def test_a_refresh_that_fails_leaves_the_rows_and_is_tried_again(tmp_path: Path,
     assert (7, "2026-03-03") in rows(tables, "SELECT * FROM quotients")
 
 
-def test_the_thread_of_a_schedule_refreshes_and_ends(tmp_path: Path) -> None:
+def test_the_thread_of_a_schedule_refreshes_and_ends() -> None:
     refreshed: list[ObjectPath] = []
     path, now = ObjectPath("c", "d", "t"), [datetime(2026, 1, 1, 0, 0, 0, tzinfo=UTC)]
 
-    def refresh(found: ObjectPath, due: datetime) -> None:
+    def refresh(found: ObjectPath, entry: ScheduledRefresh) -> None:
         refreshed.append(found)
         schedule.remove(found)
 
@@ -418,7 +462,7 @@ def test_the_thread_of_a_schedule_refreshes_and_ends(tmp_path: Path) -> None:
         return now[0]
 
     schedule = RefreshSchedule(refresh, clock)
-    schedule.put(path, Freshness(1, FreshnessUnit.SECOND), "UTC")
+    schedule.put(path, Freshness(1, FreshnessUnit.SECOND), session())
     schedule.wait()
     assert (refreshed, schedule.entry(path)) == ([path], None)
 
@@ -431,7 +475,14 @@ def test_the_thread_of_a_schedule_refreshes_and_ends(tmp_path: Path) -> None:
         (20, FreshnessUnit.MINUTE, "UTC", "2026-03-01T10:41:00+00:00", "2026-03-01T11:00:00+00:00"),
         (6, FreshnessUnit.HOUR, "Asia/Kolkata", "2026-03-01T10:00:00+00:00", "2026-03-01T12:30:00+00:00"),
         (1, FreshnessUnit.DAY, "Europe/Berlin", "2026-03-28T23:00:00+00:00", "2026-03-29T22:00:00+00:00"),
-        (1, FreshnessUnit.HOUR, "Europe/Berlin", "2026-10-25T00:30:00+00:00", "2026-10-25T02:00:00+00:00"),
+        (1, FreshnessUnit.HOUR, "Europe/Berlin", "2026-10-25T00:30:00+00:00", "2026-10-25T01:00:00+00:00"),
+        (5, FreshnessUnit.MINUTE, "Europe/Berlin", "2026-10-25T00:55:00+00:00", "2026-10-25T01:00:00+00:00"),
+        (5, FreshnessUnit.MINUTE, "Europe/Berlin", "2026-10-25T01:02:03+00:00", "2026-10-25T01:05:00+00:00"),
+        (2, FreshnessUnit.HOUR, "Europe/Berlin", "2026-03-28T23:30:00+00:00", "2026-03-29T01:00:00+00:00"),
+        (1, FreshnessUnit.HOUR, "Australia/Lord_Howe", "2026-04-04T14:10:00+00:00", "2026-04-04T15:30:00+00:00"),
+        (1, FreshnessUnit.HOUR, "GMT+05:07", "2026-03-01T10:00:00+00:00", "2026-03-01T10:53:00+00:00"),
+        (1, FreshnessUnit.DAY, "America/Santiago", "2026-09-05T12:00:00+00:00", "2026-09-06T04:00:00+00:00"),
+        (1, FreshnessUnit.DAY, "America/Havana", "2026-11-01T04:00:00+00:00", "2026-11-02T05:00:00+00:00"),
     ],
 )
 def test_schedules_follow_the_clock_of_the_session(

@@ -40,13 +40,9 @@ _CRONS: Final = {
     FreshnessUnit.HOUR: "0 0 0/{} * * ? *",
     FreshnessUnit.DAY: "0 0 0 * * ? *",
 }
-_WHOLE: Final[dict[FreshnessUnit, dict[str, int]]] = {
-    FreshnessUnit.SECOND: {"microsecond": 0},
-    FreshnessUnit.MINUTE: {"microsecond": 0, "second": 0},
-    FreshnessUnit.HOUR: {"microsecond": 0, "second": 0, "minute": 0},
-    FreshnessUnit.DAY: {"microsecond": 0, "second": 0, "minute": 0, "hour": 0},
-}
-"""The fields of a time that are 0 where a unit begins."""
+_ZERO: Final = datetime(1, 1, 1)
+_QUARTER: Final = timedelta(minutes=15)
+"""Offsets from UTC change by multiples of it, at multiples of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class Freshness:
 
     @property
     def reason_against_schedule(self) -> str | None:
-        """Why no schedule of full refreshes comes of it; None where one does."""
+        """Why it makes no schedule of full refreshes; None where it makes one."""
         cycle, name = self.unit.cycle, self.unit.name
         if self.unit is FreshnessUnit.DAY:
             return None if self.amount == 1 else "in full refresh mode, freshness in days is 1 DAY"
@@ -86,24 +82,37 @@ class Freshness:
         return None
 
     def next_after(self, moment: datetime, zone: str) -> datetime:
-        """The time of the first scheduled refresh after a moment: the clock of a time zone shows a multiple of it."""
-        local = moment.astimezone(zone_of(zone)).replace(tzinfo=None, **_WHOLE[self.unit])
-        step = timedelta(milliseconds=self.unit.value)
-        while True:
-            local += step
-            if self._is_scheduled(local):
-                found = local.replace(tzinfo=zone_of(zone)).astimezone(UTC)
-                if found > moment:
-                    return found
+        """The time of the first scheduled refresh after a moment: the clock of a time zone comes to a multiple of it.
 
-    def _is_scheduled(self, local: datetime) -> bool:
+        Where the clock is put forward over a multiple, the refresh is due at once. Where it is put back, what it shows
+        again is scheduled again; but a day begins once.
+        """
+        found, step = moment.astimezone(UTC), min(timedelta(milliseconds=self.unit.value), _QUARTER)
+        found -= (_shown(found, zone) - _ZERO) % step
+        while True:
+            before, found = found, found + step
+            if self._is_scheduled(_shown(before, zone), _shown(found, zone)):
+                return found
+
+    def _is_scheduled(self, before: datetime, shown: datetime) -> bool:
+        """Return whether a clock that has shown one time comes to a multiple with another, or over it."""
+        length = timedelta(milliseconds=self.milliseconds)
+        number, rest = divmod(shown - _ZERO, length)
+        return number > (before - _ZERO) // length or (not rest and self.unit is not FreshnessUnit.DAY)
+
+    def before(self, due: datetime, zone: str) -> datetime:
+        """The time a freshness before a scheduled refresh; a day is one of the clock, which may have 23 or 25 hours."""
         if self.unit is FreshnessUnit.DAY:
-            return True
-        shown: int = getattr(local, self.unit.name.lower())
-        return shown % self.amount == 0
+            return due.astimezone(zone_of(zone)) - timedelta(days=self.amount)
+        return due - timedelta(milliseconds=self.milliseconds)
 
     def __str__(self) -> str:
         return f"INTERVAL '{self.amount}' {self.unit.name}"
+
+
+def _shown(moment: datetime, zone: str) -> datetime:
+    """What a clock of a zone shows."""
+    return moment.astimezone(zone_of(zone)).replace(tzinfo=None)
 
 
 @dataclass(frozen=True, slots=True)

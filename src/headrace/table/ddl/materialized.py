@@ -130,7 +130,8 @@ def new_materialized_table(
     """The path of ``CREATE [OR ALTER] MATERIALIZED TABLE``, its table, and the one that it alters, if there is one.
 
     Raises:
-        SqlValidationError: when the definition is not valid, or the table exists and is not to be altered, or is none.
+        SqlValidationError: when the definition is not valid, or a table exists that is not to be altered, or not a
+            materialized one.
     """
     path = path_of(context, node.table)
     before = context.catalogs.permanent_table(path)
@@ -249,10 +250,10 @@ def _refuse_stored(context: BindContext, action: sql.AlterAction, table: Catalog
             column = table.column(str(path))
             if column is not None and column.is_persisted:
                 advice = "Only computed and virtual columns are dropped."
-                raise context.error(path, f"column '{path}' comes of the query of the table", advice)
+                raise context.error(path, f"column '{path}' comes from the query of the table", advice)
     elif isinstance(action, sql.AddPartitions | sql.DropPartitions):
         advice = "Write REFRESH PARTITION (...) to compute one anew."
-        raise context.error(action, "the partitions of a materialized table come of its query", advice)
+        raise context.error(action, "the partitions of a materialized table come from its query", advice)
 
 
 def _with_query(context: BindContext, action: sql.SetQuery, table: CatalogTable) -> CatalogTable:
@@ -288,7 +289,7 @@ def _with_new_columns(
 
 
 def check_altered_materialized(context: BindContext, node: sql.Alter) -> None:
-    """Refuse ``ALTER MATERIALIZED TABLE`` of what is none, and definitions that are not possible.
+    """Refuse ``ALTER MATERIALIZED TABLE`` of what is not a materialized table, and definitions that are not possible.
 
     Raises:
         SqlValidationError: when it is so.
@@ -302,7 +303,7 @@ def refreshed_partition(context: BindContext, node: sql.Refresh, table: CatalogT
     """The partition of ``REFRESH PARTITION (...)``; empty for the whole table.
 
     Raises:
-        SqlValidationError: when a column is none, or none of text.
+        SqlValidationError: when a column is not a partition column, or is not of text.
     """
     found = {}
     for each in node.partition:

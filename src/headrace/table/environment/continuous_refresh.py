@@ -56,30 +56,30 @@ class ContinuousRefresh:
     tables: TableSession
     path: ObjectPath
 
-    def new_handler(self, savepoint: str = "") -> RefreshHandler:
+    def new_handler(self, dispatcher: str = "") -> RefreshHandler:
         """The handler of a job that is to start, with a checkpoint directory in which none has been.
 
         It is in the catalog before the job starts. So whoever finds it there without a job starts that again, which
         then goes on from where the one before has come to.
 
         Args:
-            savepoint: where the job starts from; empty for the beginning.
+            dispatcher: the dispatcher that has run the job before; it stays unless the session names another one.
 
         Raises:
             ConfigurationError: when the table outlasts the session, and the session has no checkpoint directory.
         """
         place = self.tables.job_configuration().get(options.CHECKPOINT_DIR)
-        dispatcher = Configuration.from_dict(self.tables.session_settings()).get(DISPATCHER) or ""
+        dispatcher = Configuration.from_dict(self.tables.session_settings()).get(DISPATCHER) or dispatcher
         if place is not None:
             own = "-".join((_safe(".".join(self.path)), secrets.token_hex(6)))
             directory = f"{_absolute(place).rstrip('/')}/{_FOLDER}/{own}"
-            return RefreshHandler(directory=directory, savepoint=savepoint, dispatcher=dispatcher)
+            return RefreshHandler(directory=directory, dispatcher=dispatcher)
         if dispatcher or self.tables.catalogs.catalogs[self.path.catalog].outlasts_session:
             raise ConfigurationError(
                 f"materialized table {self.path} outlasts this program, and its job would lose its state with it: set "
                 f"{options.CHECKPOINT_DIR.key}, below which each table gets a checkpoint directory of its own"
             )
-        return RefreshHandler(savepoint=savepoint)
+        return RefreshHandler()
 
     def start(self, table: CatalogTable, dynamic: Sequence[tuple[str, str]] = ()) -> RefreshJob:
         """Start the job that the handler of a table describes.

@@ -13,7 +13,8 @@ from headrace.common import options
 from headrace.common.durable import write_file
 from headrace.common.errors import InvalidProgramError, JobExecutionError
 from headrace.common.job_status import JobStatus
-from headrace.server.client import RestClient
+from headrace.common.logs import get_logger
+from headrace.server.client import RestClient, RestClientError
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.ddl.text import create_catalog
 from headrace.table.logical.relations import Relation, Scan, Sink
@@ -22,6 +23,8 @@ from headrace.table.parse.format import literal
 
 if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
+
+logger = get_logger(__name__)
 
 _OF_SERVERS: Final = ("rest.", "security.ssl.")
 """What says how the dispatcher is reached is not for the job."""
@@ -73,7 +76,7 @@ class Dispatcher:
         try:
             return str(client.ask("POST", ("jars", uploaded, "run"), body=body)["jobid"])
         finally:
-            client.ask("DELETE", ("jars", uploaded))
+            _remove(client, uploaded)
 
     def is_running(self, job_id: str) -> bool:
         """Return whether a job runs, or is about to."""
@@ -125,6 +128,14 @@ class Dispatcher:
     def _client(self) -> RestClient:
         client = RestClient.at(self.address, self.tables.job_configuration())
         return RestClient(client.address, client.token, client.tls, _REQUEST_SECONDS)
+
+
+def _remove(client: RestClient, program: str) -> None:
+    """Remove the program of a job; the job that has been started from it does not depend on that."""
+    try:
+        client.ask("DELETE", ("jars", program))
+    except RestClientError as error:
+        logger.warning("program %s stays at the dispatcher, and no job needs it any more: %s", program, error)
 
 
 def check_kept(environment: TableSession, relation: Relation, whom: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from headrace.common import options
@@ -59,6 +59,7 @@ class MaterializedTables:
         self._tables = tables
         self._schedule = RefreshSchedule(self._refresh_periodically)
         self._jobs: list[JobClient] = []
+        self._ended: SimpleQueue[JobClient] = SimpleQueue()
 
     def create(self, path: ObjectPath, table: CatalogTable) -> None:
         """Put a table into its catalog, and begin to refresh it; the catalog is unchanged if that fails.
@@ -69,7 +70,7 @@ class MaterializedTables:
         if materialization_of(table).mode is RefreshMode.FULL:
             self._check_refresh(path, table)
             self._put(path, table)
-            self._plan(path, table)
+            self._schedule.put(path, materialization_of(table).freshness, self._tables)
             return
         jobs = ContinuousRefresh(self._tables, path)
         planned = _handled(table, jobs.new_handler())
@@ -78,7 +79,7 @@ class MaterializedTables:
             self._put(path, self._started(jobs, planned))
 
     def suspend(self, path: ObjectPath, table: CatalogTable) -> None:
-        """Stop to refresh a table, a streaming job with a savepoint.
+        """Stop refreshing a table; a streaming job is stopped with a savepoint.
 
         Raises:
             InvalidProgramError: when it is suspended already.
@@ -96,8 +97,8 @@ class MaterializedTables:
         """Stop the job, and have the catalog know the savepoint; a job that runs no more goes on where it has ended."""
         jobs, handler = ContinuousRefresh(self._tables, path), materialization_of(table).handler
         if jobs.is_running(handler):
-            following = jobs.new_handler(jobs.stop(handler))
-            handler = replace(following, job_id=handler.job_id)
+            following = jobs.new_handler(handler.dispatcher)  # before the job ends: it can fail
+            handler = replace(following, savepoint=jobs.stop(handler), job_id=handler.job_id)
         elif not handler.directory:
             raise SavepointError(
                 f"the job of materialized table {path} has ended without a checkpoint to go on from: DROP the table, "
@@ -144,8 +145,12 @@ class MaterializedTables:
         """The table whose job runs."""
         job = jobs.start(table, dynamic)
         if job.client is not None:
-            self._jobs.append(job.client)
+            self._follow(job.client)
         return _handled(table, replace(materialization_of(table).handler, job_id=job.job_id))
+
+    def _follow(self, client: JobClient) -> None:
+        self._jobs.append(client)
+        client.get_job_execution_result().add_done_callback(lambda _: self._ended.put(client))
 
     def _resume_schedule(self, path: ObjectPath, table: CatalogTable, dynamic: Sequence[tuple[str, str]]) -> None:
         if dynamic:
@@ -156,7 +161,7 @@ class MaterializedTables:
         if materialization_of(table).status is RefreshStatus.ACTIVATED and self._schedule.entry(path) is not None:
             raise InvalidProgramError(f"materialized table {path} is being refreshed already")
         self._put(path, _with_status(table, RefreshStatus.ACTIVATED))
-        self._plan(path, table)
+        self._schedule.put(path, materialization_of(table).freshness, self._tables)
 
     def alter(self, path: ObjectPath, table: CatalogTable, changed: CatalogTable) -> None:
         """Give a table another definition.
@@ -170,8 +175,8 @@ class MaterializedTables:
         if materialization_of(table).mode is RefreshMode.FULL:
             self._check_refresh(path, changed)
             self._put(path, changed)
-            if self._schedule.entry(path) is not None:
-                self._plan(path, changed)
+            if (entry := self._schedule.entry(path)) is not None:
+                self._schedule.put(path, materialization_of(changed).freshness, entry.session)
             return
         if materialization_of(table).status is RefreshStatus.SUSPENDED:
             self._put(path, self._begun_anew(path, table, changed))
@@ -192,10 +197,11 @@ class MaterializedTables:
         """The changed table, whose job begins without state where the query is another one."""
         if materialization_of(table).query == materialization_of(changed).query:
             return changed
-        return _handled(changed, ContinuousRefresh(self._tables, path).new_handler())
+        before = materialization_of(changed).handler.dispatcher
+        return _handled(changed, ContinuousRefresh(self._tables, path).new_handler(before))
 
     def drop(self, path: ObjectPath, table: CatalogTable) -> None:
-        """Stop to refresh a table, and remove it from its catalog.
+        """Stop refreshing a table, and remove it from its catalog.
 
         Raises:
             HeadraceError: when its job cannot be cancelled; the table then stays.
@@ -213,8 +219,9 @@ class MaterializedTables:
             JobExecutionError: when a streaming job has failed.
         """
         while self._jobs:
-            error = self._jobs[-1].get_job_execution_result().exception()
-            self._jobs.pop()
+            client = self._ended.get()
+            self._jobs.remove(client)
+            error = client.get_job_execution_result().exception()
             if error is not None and not isinstance(error, JobCancelledError):  # as DROP does
                 raise error
         self._schedule.wait()
@@ -227,9 +234,9 @@ class MaterializedTables:
         Raises:
             HeadraceError: when it cannot be started.
         """
-        job = self._refreshing(path, table, partition, "one_time")
+        job = _refreshing(self._tables, path, table, partition, "one_time")
         columns = [("job id", STRING), ("cluster info", MapType(STRING, STRING))]
-        dispatcher = self._dispatcher
+        dispatcher = _dispatcher(self._tables)
         cluster = [("execution.target", "remote"), ("rest.address", dispatcher)] if dispatcher else []
         rows = [(job.job_id, cluster or [("execution.target", "local")])]
         return static_result(columns, rows, client=job.client)
@@ -242,49 +249,21 @@ class MaterializedTables:
         """Refresh the tables that are due, and wait for that."""
         self._schedule.run_due()
 
-    def _refresh_periodically(self, path: ObjectPath, due: datetime) -> None:
+    def _refresh_periodically(self, path: ObjectPath, entry: ScheduledRefresh) -> None:
         table = self._tables.catalogs.permanent_table(path)
         if not _is_scheduled(table):
             self._schedule.remove(path)  # another session has dropped or suspended it
             return
         assert isinstance(table, CatalogTable)
-        entry = self._schedule.entry(path)
-        if entry is not None and entry.freshness != materialization_of(table).freshness:
-            self._plan(path, table)  # another session has changed it
-        self._refreshing(path, table, self._partition_at(table, due), "periodic").wait()
-
-    def _partition_at(self, table: CatalogTable, due: datetime) -> dict[str, str]:
-        """The partition of a scheduled refresh: that of the time which is its freshness before."""
-        moment = due - timedelta(milliseconds=materialization_of(table).freshness.milliseconds)
-        zone = self._tables.get_config().get_local_timezone()
-        return {
-            column: partition_value(moment, pattern, zone)
-            for column, pattern in partition_formatters(table.options).items()
-        }
-
-    def _refreshing(self, path: ObjectPath, table: CatalogTable, partition: dict[str, str], kind: str) -> RefreshJob:
-        settings: dict[str, str | None] = {
-            options.PIPELINE_NAME.key: job_name(path, kind),
-            options.RUNTIME_MODE.key: "BATCH",
-            options.CHECKPOINT_DIR.key: None,
-            options.RECOVERY_PATH.key: None,
-        }
-        environment = self._tables.with_settings(settings)
-        statement = overwrite_statement(path, table, partition)
-        return start_job(environment, path, table, statement, self._dispatcher)
-
-    @property
-    def _dispatcher(self) -> str:
-        return Configuration.from_dict(self._tables.session_settings()).get(DISPATCHER) or ""
+        freshness = materialization_of(table).freshness
+        if self._schedule.entry(path) is entry and entry.freshness != freshness:
+            self._schedule.put(path, freshness, entry.session)  # another session has changed it
+        _refreshing(entry.session, path, table, _partition_of(table, entry), "periodic").wait()
 
     def _check_refresh(self, path: ObjectPath, table: CatalogTable) -> None:
         """Refuse a table that could not be refreshed: its connector may not overwrite, or the query not be bounded."""
         batch = self._tables.with_settings({options.RUNTIME_MODE.key: "BATCH"})
         check_job(batch, path, table, overwrite_statement(path, table, {}))
-
-    def _plan(self, path: ObjectPath, table: CatalogTable) -> None:
-        zone = self._tables.get_config().get_local_timezone()
-        self._schedule.put(path, materialization_of(table).freshness, zone)
 
     def _put(self, path: ObjectPath, table: CatalogTable) -> None:
         self._tables.catalogs.catalogs[path.catalog].put_table(path.database, path.name, table)
@@ -303,3 +282,30 @@ def _handled(table: CatalogTable, handler: RefreshHandler) -> CatalogTable:
 
 def _with_status(table: CatalogTable, status: RefreshStatus) -> CatalogTable:
     return replace(table, materialization=replace(materialization_of(table), status=status))
+
+
+def _partition_of(table: CatalogTable, entry: ScheduledRefresh) -> dict[str, str]:
+    """The partition of a scheduled refresh: that of the time which is its freshness before."""
+    moment = materialization_of(table).freshness.before(entry.due, entry.zone)
+    return {
+        column: partition_value(moment, pattern, entry.zone)
+        for column, pattern in partition_formatters(table.options).items()
+    }
+
+
+def _refreshing(
+    session: TableSession, path: ObjectPath, table: CatalogTable, partition: dict[str, str], kind: str
+) -> RefreshJob:
+    """The job of a full refresh, under the settings of a session."""
+    settings: dict[str, str | None] = {
+        options.PIPELINE_NAME.key: job_name(path, kind),
+        options.RUNTIME_MODE.key: "BATCH",
+        options.CHECKPOINT_DIR.key: None,
+        options.RECOVERY_PATH.key: None,
+    }
+    statement = overwrite_statement(path, table, partition)
+    return start_job(session.with_settings(settings), path, table, statement, _dispatcher(session))
+
+
+def _dispatcher(session: TableSession) -> str:
+    return Configuration.from_dict(session.session_settings()).get(DISPATCHER) or ""

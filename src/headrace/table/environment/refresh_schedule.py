@@ -6,16 +6,19 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.logs import get_logger
 from headrace.table.catalog.materialization import Freshness
 from headrace.table.catalog.objects import ObjectPath
 
+if TYPE_CHECKING:
+    from headrace.table.environment.session import TableSession
+
 logger = get_logger(__name__)
 
-Refresh = Callable[[ObjectPath, datetime], None]
-"""Refreshes a table as of a scheduled time."""
+Refresh = Callable[[ObjectPath, "ScheduledRefresh"], None]
+"""Refreshes a table as of the time at which it is due."""
 
 _LONGEST_SLEEP: Final = 60.0
 """The clock of the machine may be set; so it is looked at again after this many seconds."""
@@ -27,17 +30,22 @@ class ScheduledRefresh:
 
     Attributes:
         freshness: how often it is refreshed.
-        zone: the time zone whose clock says when.
+        session: the settings of its jobs, and the time zone whose clock says when they start.
         due: when it is refreshed next.
         last: the time of the refresh before; None for none.
         failure: why that failed; None where it did not.
     """
 
     freshness: Freshness
-    zone: str
+    session: TableSession
     due: datetime
     last: datetime | None = None
     failure: str | None = None
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the session."""
+        return self.session.get_config().get_local_timezone()
 
     def after(self, now: datetime, failure: str | None) -> ScheduledRefresh:
         """The schedule behind a refresh; times that have passed meanwhile are left out."""
@@ -61,10 +69,12 @@ class RefreshSchedule:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def put(self, path: ObjectPath, freshness: Freshness, zone: str) -> None:
-        """Schedule a table, in place of the schedule that it had."""
+    def put(self, path: ObjectPath, freshness: Freshness, session: TableSession) -> None:
+        """Schedule a table, in place of the schedule that it had, under the present settings of a session."""
+        kept = session.with_settings({})
+        due = freshness.next_after(self._clock(), kept.get_config().get_local_timezone())
         with self._changed:
-            self._entries[path] = ScheduledRefresh(freshness, zone, freshness.next_after(self._clock(), zone))
+            self._entries[path] = ScheduledRefresh(freshness, kept, due)
             self._changed.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="headrace-refresh", daemon=True)
@@ -90,14 +100,14 @@ class RefreshSchedule:
         """Refresh the tables that are due, the one that has waited longest first."""
         while (found := self._next()) is not None and found[1].due <= self._clock():
             path, entry = found
-            failure = self._failure_of(path, entry.due)
+            failure = self._failure_of(path, entry)
             with self._changed:
                 if self._entries.get(path) is entry:
                     self._entries[path] = entry.after(self._clock(), failure)
 
-    def _failure_of(self, path: ObjectPath, due: datetime) -> str | None:
+    def _failure_of(self, path: ObjectPath, entry: ScheduledRefresh) -> str | None:
         try:
-            self._refresh(path, due)
+            self._refresh(path, entry)
         except Exception as error:  # of the user's query, of a connector: the next refresh may succeed
             logger.exception("materialized table %s could not be refreshed; it is tried again when it is due", path)
             return str(error)
