@@ -322,6 +322,21 @@ def test_a_dispatcher_runs_the_jobs(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert running.jobs() == []
 
 
+def test_what_is_not_known_of_a_table_hides_no_others(tmp_path: Path) -> None:
+    tables, dispatcher = shop(tmp_path, **{"materialized-table.dispatcher": "host:8081"}), FakeDispatcher()
+    with patch.object(Dispatcher, "_client", dispatcher):
+        tables.execute_sql(totals(tmp_path))
+        tables.execute_sql(totals(tmp_path).replace("totals", "others"))
+        (tmp_path / "catalog" / "default" / "tables" / "others.json").write_text("{")
+        with patch.object(dispatcher, "get", side_effect=RestClientError("host:8081 does not answer")):
+            silent, damaged = described(tables), described(tables, "shop.default.others")
+        assert (silent.is_running, silent.job_id, silent.refresh_mode) == (None, "j1", "CONTINUOUS")
+        assert silent.failure == "whether the job runs is not known: host:8081 does not answer"
+        assert (damaged.is_running, damaged.refresh_mode) == (None, None)
+        assert "is damaged" in damaged.failure
+        assert (described(tables).is_running, described(tables).failure) == (True, None)
+
+
 # --- full refresh ----------------------------------------------------------------------------------------------------
 
 

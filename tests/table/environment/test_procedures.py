@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -46,10 +47,30 @@ def numbers(count: int) -> list[int]:
     return list(range(count))
 
 
+def many(count: int) -> Sequence[int]:
+    return tuple(range(count))
+
+
+def few(count: int) -> tuple[Pair, ...] | None:
+    return (Pair("few", count),) * count if count else None
+
+
+def maybe(n: int) -> int | None:
+    return n or None
+
+
+def lazily(count: int) -> Iterator[Pair | None]:
+    yield from (Pair("lazily", each) for each in range(count))
+
+
+def wrong(n: int) -> list[Pair]:
+    return (None, [None], ["a"])[n]  # type: ignore[return-value]
+
+
 @pytest.fixture
 def tables() -> TableEnvironment:
     made = session("CREATE DATABASE more")
-    for function in (pairs, sums, nothing, numbers):
+    for function in (pairs, sums, nothing, numbers, many, few, maybe, lazily, wrong):
         made.create_procedure(function.__name__, function)
     made.create_procedure("more.numbers", numbers)
     return made
@@ -68,10 +89,29 @@ def tables() -> TableEnvironment:
         ("nothing(1 > 2)", [("OK",)]),
         ("more.numbers(3)", [(0,), (1,), (2,)]),
         ("numbers(0)", []),
+        ("many(2)", [(0,), (1,)]),
+        ("few(2)", [("few", 2), ("few", 2)]),
+        ("few(0)", []),
+        ("maybe(1)", [(1,)]),
+        ("maybe(0)", [(None,)]),
+        ("lazily(2)", [("lazily", 0), ("lazily", 1)]),
     ],
 )
 def test_arguments_are_given_by_position_or_name(tables: TableEnvironment, call: str, given: list[object]) -> None:
     assert rows(tables, f"CALL {call}") == given
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("wrong(0)", "has given None, and its annotation says rows or values"),
+        ("wrong(1)", "has given None for a row, and its annotation says 2 values"),
+        ("wrong(2)", "has given 'a' for a row"),
+    ],
+)
+def test_results_are_what_annotations_say(tables: TableEnvironment, call: str, said: str) -> None:
+    with pytest.raises(InvalidProgramError, match=said):
+        rows(tables, f"CALL {call}")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +140,9 @@ def test_unknown_procedures_and_arguments_are_refused(tables: TableEnvironment, 
 
 
 def test_procedures_are_shown(tables: TableEnvironment) -> None:
-    assert rows(tables, "SHOW PROCEDURES") == [("nothing",), ("numbers",), ("pairs",), ("sums",)]
-    assert rows(tables, "SHOW PROCEDURES NOT ILIKE 'N%'") == [("pairs",), ("sums",)]
+    names = ("few", "lazily", "many", "maybe", "nothing", "numbers", "pairs", "sums", "wrong")
+    assert rows(tables, "SHOW PROCEDURES") == [(name,) for name in names]
+    assert rows(tables, "SHOW PROCEDURES NOT ILIKE 'N%'") == [(name,) for name in names if name[0] != "n"]
     assert rows(tables, "SHOW PROCEDURES IN more LIKE 'num%'") == [("numbers",)]
     assert ("compact",) in rows(tables, "SHOW PROCEDURES FROM default_catalog.sys")
     with pytest.raises(SqlValidationError, match=r"database 'default_catalog.nope' does not exist"):

@@ -96,6 +96,21 @@ class OverwriteLog:
             if older < number:
                 self.file_system.remove(self._path(older))
 
+    def knows(self, identity: str) -> bool:
+        """Return whether an entry with this id was created, without carrying it out.
+
+        Raises:
+            CommitRefusedError: when the newest entry is damaged.
+            OSError: on a passing fault.
+        """
+        while number := max(self._numbers(), default=0):
+            try:
+                entry = self._read(number)
+            except FileNotFoundError:  # it has been replaced by a newer one
+                continue
+            return identity in (entry.id, *entry.before)
+        return False
+
     def _read(self, number: int) -> Overwrite:
         """An entry, which is known to be what was written: with another name a wrong file would be removed."""
         content = self.file_system.read(self._path(number))

@@ -10,19 +10,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common.config_options import memory_size
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.connectors.file_system.overwrite_log import Overwrite, OverwriteLog
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.log.log import Log
 from headrace.storage.file_system import FileSystem
-from headrace.storage.files import FileStatus
-from headrace.table.catalog.objects import CatalogTable, ColumnKind, ObjectPath
+from headrace.storage.files import FileStatus, InputFile
+from headrace.table.bind.expectations import without_expectations
+from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
+from headrace.table.connectors.files import FORMAT, PATH_PATTERN
+from headrace.table.connectors.formats.built_in import IGNORE_ERRORS
+from headrace.table.connectors.partitions import PathFilter, pattern
+from headrace.table.environment.file_columns import check_columns
+from headrace.table.environment.inner_jobs import batch_settings, refuse_places_of_program
+from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from headrace.table.parse.format import quoted_path
 
 if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
 
 _HIDDEN: Final = ".headrace-compaction-"
+_SKIPS: Final = f".{IGNORE_ERRORS.key}"
 _NOT_OF_COPIES: Final = ("sink.partition-commit.", "sink.rolling-policy.", "auto-compaction", "source.monitor-interval")
 """The beginnings of options that say when and how the table shows files, which copies of them do not need."""
 
@@ -57,7 +65,8 @@ def compact_files(tables: TableSession, path: ObjectPath, table: CatalogTable, s
         size: files of this size and more stay as they are.
 
     Raises:
-        InvalidProgramError: when it is no table of files, or files were replaced meanwhile.
+        InvalidProgramError: when it is no table of files, files were replaced meanwhile, or a copy would lose
+            something: columns that the table does not have, rows that it skips.
     """
     if table.option("connector") != "filesystem":
         raise InvalidProgramError(f"table {path} is no table of files: its connector is {table.option('connector')!r}")
@@ -75,25 +84,52 @@ class _Compaction:
         self._tables, self._path, self._table = tables, path, table
         self._location = resolved(table.option("path") or "")
         self._id = uuid.uuid4().hex
-        self._paths = self._inputs(self._location)
+        self._filter = _path_filter(table)
+        self._paths = self._inputs(self._location, self._filter)
         self._store = self._paths.store_of(self._location)
+        if self._store.is_pattern(self._location):
+            raise InvalidProgramError(
+                f"table {path} has the files that {self._location} matches, and compaction is of those of a folder"
+            )
         self._base = self._store.within(self._location)
+        self._log = OverwriteLog(self._store.file_system, self._base)
 
     def run(self, limit: int) -> Compacted:
         small = self._small(limit)
         if not small:
             return Compacted(0, 0, 0, 0)
+        self._check_columns(small)
         copies = f"{self._location}/{_HIDDEN}{self._id}"
         try:
             self._copy(small, copies)
             made = self._inputs(copies).find()
-            self._replace(small, made)
-        finally:
-            self._remove(self._store.within(copies))
+            self._replace(small, self._published(made))
+        except BaseException:
+            if not self._may_be_published():
+                self._remove(self._store.within(copies))
+            raise
+        self._remove(self._store.within(copies))
         return Compacted(len(small), len(made), sum(f.size for f in small), sum(f.size for f in made))
 
-    def _inputs(self, location: str) -> InputPaths:
-        return InputPaths([location], self._tables.job_configuration().storage_options())
+    def _may_be_published(self) -> bool:
+        """Return whether readers may still publish the copies, in which case they have to find them."""
+        try:
+            return self._log.knows(self._id)
+        except (HeadraceError, OSError):
+            return True
+
+    def _inputs(self, location: str, accepts: PathFilter | None = None) -> InputPaths:
+        return InputPaths([location], self._tables.job_configuration().storage_options(), accepts)
+
+    @property
+    def _stored(self) -> tuple[Column, ...]:
+        return tuple(column for column in self._table.columns if column.kind is ColumnKind.PHYSICAL)
+
+    def _check_columns(self, files: Sequence[FileStatus]) -> None:
+        keys = self._table.partition_keys
+        in_files = {column.name: column.type for column in self._stored if column.name not in keys}
+        inputs = (InputFile(self._store, file.path, file.size) for file in files)
+        check_columns(self._path, self._table.option(FORMAT.key) or "", inputs, in_files)
 
     def _small(self, limit: int) -> list[FileStatus]:
         """The files of partitions that have more than one small one."""
@@ -105,35 +141,60 @@ class _Compaction:
 
     def _copy(self, files: Sequence[FileStatus], target: str) -> None:
         """Copy the rows of some files into one file for each partition."""
-        options = [each for each in self._table.options if not each[0].startswith(_NOT_OF_COPIES)]
-        pattern = "|".join(re.escape(file.path) for file in files)
-        stored = tuple(column for column in self._table.columns if column.kind is ColumnKind.PHYSICAL)
+        refuse_places_of_program("the compaction of a table is a job of its own")
         plain = replace(
-            self._table, columns=stored, primary_key=None, watermark=None, materialization=None, options=tuple(options)
+            self._table,
+            columns=self._stored,
+            primary_key=None,
+            watermark=None,
+            materialization=None,
+            options=_options_of_copies(self._table),
         )
-        batch = self._tables.with_settings(
-            {"execution.runtime-mode": "BATCH", "execution.checkpointing.dir": None, "pipeline.name": None}
-        )
-        source = plain.with_options({"source.path.regex-pattern": pattern})
+        batch = self._tables.with_settings(batch_settings(None))
+        batch.get_config().set(NOT_NULL_ENFORCER.key, "ERROR")
+        batch.get_config().set(TYPE_LENGTH_ENFORCER.key, "IGNORE")
+        source = plain.with_options({PATH_PATTERN.key: "|".join(re.escape(file.path) for file in files)})
         sink = plain.with_options({"path": target, "sink.parallelism": "1"})
         with batch.unnamed_table(source) as read, batch.unnamed_table(sink) as written:
             statement = f"INSERT INTO {quoted_path(written)} SELECT * FROM {quoted_path(read)}"
             job = batch.execute_sql(statement)
-        job.wait()
+        try:
+            job.wait()
+        except HeadraceError as error:
+            if not any(key.endswith(_SKIPS) for key, _ in self._table.options):
+                raise
+            raise InvalidProgramError(
+                f"table {self._path} stays as it is: the rows of its small files cannot all be copied, and those that "
+                f"{IGNORE_ERRORS.key!r} skips would be lost: {error}"
+            ) from error
 
-    def _replace(self, before: Sequence[FileStatus], made: Sequence[FileStatus]) -> None:
-        removed = [self._below(file) for file in before]
-        hidden = f"{_HIDDEN}{self._id}/"
-        published = {}
+    def _published(self, made: Sequence[FileStatus]) -> dict[str, str]:
+        """The copies, and the paths that the table is to have them by.
+
+        Raises:
+            InvalidProgramError: when the table would not read one there.
+        """
+        hidden, published = f"{_HIDDEN}{self._id}/", {}
         for file in made:
             folder, _, name = self._below(file).removeprefix(hidden).rpartition("/")
-            published[self._below(file)] = f"{folder}/compacted-{self._id[:12]}-{name}".lstrip("/")
+            path = f"{folder}/compacted-{self._id[:12]}-{name}".lstrip("/")
+            if self._filter is not None and not self._filter(f"{self._location}/{path}"):
+                raise InvalidProgramError(
+                    f"table {self._path} reads files that match {PATH_PATTERN.key!r}, "
+                    f"{self._table.option(PATH_PATTERN.key)!r}, and would not read the compacted one, "
+                    f"{self._location}/{path}: have the pattern match it too"
+                )
+            published[self._below(file)] = path
+        return published
+
+    def _replace(self, before: Sequence[FileStatus], published: dict[str, str]) -> None:
+        removed = [self._below(file) for file in before]
 
         def overwrite() -> Overwrite:
             self._check_there(before)
             return Overwrite(self._id, removed, published)
 
-        OverwriteLog(self._file_system, self._base).add(overwrite, self._id)
+        self._log.add(overwrite, self._id)
 
     def _check_there(self, files: Sequence[FileStatus]) -> None:
         """Refuse to publish rows that another statement has replaced meanwhile."""
@@ -156,6 +217,26 @@ class _Compaction:
     @property
     def _file_system(self) -> FileSystem:
         return self._store.file_system
+
+
+def _path_filter(table: CatalogTable) -> PathFilter | None:
+    """Tells which files the table reads; None for all."""
+    text = table.option(PATH_PATTERN.key)
+    if text is None:
+        return None
+    try:
+        return PathFilter(pattern(text), (), None, "")
+    except ValueError as error:
+        raise InvalidProgramError(f"{PATH_PATTERN.key!r} is {text!r}: expected {error}") from None
+
+
+def _options_of_copies(table: CatalogTable) -> tuple[tuple[str, str], ...]:
+    """The options without those that skip rows, which would be lost with the files that have them."""
+    return tuple(
+        (key, value)
+        for key, value in without_expectations(table.options)
+        if not key.startswith(_NOT_OF_COPIES) and not key.endswith(_SKIPS)
+    )
 
 
 def compact_log(tables: TableSession, path: ObjectPath, table: CatalogTable) -> CompactedLog:

@@ -25,6 +25,7 @@ from headrace.table.catalog.materialization import (
 )
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment.continuous_refresh import ContinuousRefresh
+from headrace.table.environment.inner_jobs import batch_settings
 from headrace.table.environment.refresh_jobs import (
     RefreshJob,
     check_job,
@@ -297,14 +298,9 @@ def _refreshing(
     session: TableSession, path: ObjectPath, table: CatalogTable, partition: dict[str, str], kind: str
 ) -> RefreshJob:
     """The job of a full refresh, under the settings of a session."""
-    settings: dict[str, str | None] = {
-        options.PIPELINE_NAME.key: job_name(path, kind),
-        options.RUNTIME_MODE.key: "BATCH",
-        options.CHECKPOINT_DIR.key: None,
-        options.RECOVERY_PATH.key: None,
-    }
+    batch = session.with_settings(batch_settings(job_name(path, kind)))
     statement = overwrite_statement(path, table, partition)
-    return start_job(session.with_settings(settings), path, table, statement, _dispatcher(session))
+    return start_job(batch, path, table, statement, _dispatcher(session))
 
 
 def _dispatcher(session: TableSession) -> str:

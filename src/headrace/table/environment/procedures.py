@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +28,8 @@ GROUP: Final = "headrace.procedures"
 
 _DECIMAL: Final = decimal(38, 18)
 
+_LISTS: Final = (list, Sequence, Iterable, Iterator, Generator)
+
 _ENVIRONMENTS: Final = ("TableEnvironment", "StreamTableEnvironment", "TableSession")
 
 
@@ -37,7 +39,8 @@ def procedure_of(name: str, function: Any, tables: TableSession) -> Procedure:
     The annotations of its parameters and of its result are their types; what has a default may be left out of a call. A
     first parameter of type ``TableEnvironment`` is no parameter of the procedure: it is given the environment of the
     call. A result of a dataclass or named tuple, or a list of these, is rows with its fields as columns; any other
-    one, or a list of these, is the column ``result``; None is the result ``OK``.
+    one, or a list of these, is the column ``result``; None is the result ``OK``. A result that may be None as well
+    has no rows then, unless it is a value: that is NULL.
 
     Args:
         name: its name in SQL.
@@ -56,13 +59,13 @@ def procedure_of(name: str, function: Any, tables: TableSession) -> Procedure:
         given.append(tables)
         del parameters[0]
     found = tuple(_parameter(name, each, hints) for each in parameters)
-    columns = _columns(name, hints)
+    declared = _result(name, hints)
 
     def run(arguments: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         result = function(*given, *arguments)
-        return iter(()) if columns is None else _rows(name, columns, result)
+        return declared.rows(result)
 
-    return Procedure(name, found, columns, run)
+    return Procedure(name, found, declared.columns, run)
 
 
 def _is_environment(annotation: object) -> bool:
@@ -99,43 +102,69 @@ def _type_of(what: str, hint: Any) -> LogicalType:
         raise InvalidProgramError(f"{what} is {hint!r}, which is no type of SQL: {error}") from error
 
 
-def _columns(procedure: str, hints: Mapping[str, Any]) -> Schema | None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Result:
+    """What the annotation of a function says of its result.
+
+    Attributes:
+        procedure: the name of the procedure.
+        columns: the columns; None where there is no result.
+        is_list: whether it is any number of rows or values.
+        is_row: whether it, or what is in it, has fields.
+        takes_none: whether it may be None.
+    """
+
+    procedure: str
+    columns: Schema | None
+    is_list: bool = False
+    is_row: bool = False
+    takes_none: bool = False
+
+    def rows(self, result: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a result: of None none, unless None is a value."""
+        if self.columns is None or (result is None and self.takes_none and (self.is_list or self.is_row)):
+            return
+        if self.is_list and (isinstance(result, str | bytes) or not isinstance(result, Iterable)):
+            raise InvalidProgramError(
+                f"procedure {self.procedure!r} has given {result!r}, and its annotation says rows or values"
+            )
+        for each in result if self.is_list else [result]:
+            yield self._row(each, len(self.columns))
+
+    def _row(self, value: Any, width: int) -> tuple[Any, ...]:
+        if not self.is_row:
+            return (value,)
+        if dataclasses.is_dataclass(value):
+            value = tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+        if not isinstance(value, tuple) or len(value) != width:
+            raise InvalidProgramError(
+                f"procedure {self.procedure!r} has given {value!r} for a row, and its annotation says {width} values"
+            )
+        return tuple(value)
+
+
+def _result(procedure: str, hints: Mapping[str, Any]) -> _Result:
     what = f"the result of procedure {procedure!r}"
     if "return" not in hints:
         raise InvalidProgramError(f"{what} needs an annotation, such as -> None, -> str or -> list[str]")
-    hint, _ = _without_none(hints["return"])
+    hint, takes_none = _without_none(hints["return"])
     if hint is None or hint is type(None):
-        return None
-    if typing.get_origin(hint) in (list, Sequence) or typing.get_origin(hint) is Iterator:
-        hint = typing.get_args(hint)[0]
+        return _Result(procedure, None)
+    is_list = _is_list(hint)
+    if is_list:
+        hint, _ = _without_none(typing.get_args(hint)[0])
     if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, tuple)):
         fields = hints_of(hint)
         if not fields:
             raise InvalidProgramError(f"{what} is {hint.__name__}, whose fields have no annotations")
         kinds = (_type_of(f"field {name!r} of {what}", _without_none(each)[0]) for name, each in fields.items())
-        return Schema(tuple(map(Field, fields, kinds)))
-    return Schema((Field("result", _type_of(what, hint)),))
+        return _Result(procedure, Schema(tuple(map(Field, fields, kinds))), is_list, True, takes_none)
+    return _Result(procedure, Schema((Field("result", _type_of(what, hint)),)), is_list, False, takes_none)
 
 
-def _rows(procedure: str, columns: Schema, result: Any) -> Iterator[tuple[Any, ...]]:
-    is_list = isinstance(result, list | Iterator)
-    for each in result if is_list else [result]:
-        row = _row(each) if len(columns) > 1 or _is_row(each) else (each,)
-        if len(row) != len(columns):
-            raise InvalidProgramError(
-                f"procedure {procedure!r} has given a row of {len(row)} values, and its annotation says {len(columns)}"
-            )
-        yield row
-
-
-def _is_row(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) or isinstance(value, tuple)
-
-
-def _row(value: Any) -> tuple[Any, ...]:
-    if dataclasses.is_dataclass(value):
-        return tuple(getattr(value, field.name) for field in dataclasses.fields(value))
-    return tuple(value)
+def _is_list(hint: Any) -> bool:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    return origin in _LISTS or (origin is tuple and arguments[1:] == (...,))
 
 
 class SystemProcedures:

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.client.defaults import current_defaults
 from headrace.common import options
-from headrace.common.errors import ConfigurationError
 from headrace.plan.planner import mode_of
 from headrace.table.bind.statements import bind_insert_into, bind_query
 from headrace.table.catalog.materialization import Materialization
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment.dispatched_jobs import Dispatcher, check_kept
+from headrace.table.environment.inner_jobs import refuse_places_of_program
 from headrace.table.functions.kernels.calendar import Moments
 from headrace.table.functions.kernels.time_patterns import written
 from headrace.table.functions.kernels.zones import zone_of
@@ -30,8 +29,6 @@ from headrace.table.parse.tree.statements import Insert
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.table.environment.session import TableSession
-
-_OF_ONE_JOB: Final = (options.CHECKPOINT_DIR.key, options.RECOVERY_PATH.key)
 
 
 def materialization_of(table: CatalogTable) -> Materialization:
@@ -144,12 +141,7 @@ def start_job(
         return RefreshJob(job_id, None, partial(found.wait, job_id))
     if environment.catalogs.catalogs[path.catalog].outlasts_session:
         check_kept(environment, relation, "a program that goes on with the materialized table")
-    given = [key for key in _OF_ONE_JOB if key in current_defaults().settings]
-    if given:
-        raise ConfigurationError(
-            f"{' and '.join(given)} was given to the whole program, and each materialized table has a job of its own: "
-            f"SET '{given[0]}' = '...' in the program, or set it on its TableEnvironment"
-        )
+    refuse_places_of_program("each materialized table has a job of its own")
     client = environment.run_inserts([relation]).get_job_client()
     assert client is not None
     return RefreshJob(str(client.get_job_id()), client, client.get_job_execution_result().result)

@@ -220,19 +220,19 @@ def _problems(name: str, catalog: Catalog) -> Iterator[CatalogProblem]:
 
 
 class MaterializedRow(NamedTuple):
-    """A materialized table and its refresh."""
+    """A materialized table and its refresh; ``failure`` tells as well why some of that is not known."""
 
     table: str
-    refresh_mode: str
-    freshness: str
-    refresh_status: str
-    is_running: bool
-    job_id: str | None
-    checkpoint_directory: str | None
-    savepoint: str | None
-    last_refresh: datetime | None
-    next_refresh: datetime | None
-    failure: str | None
+    refresh_mode: str | None = None
+    freshness: str | None = None
+    refresh_status: str | None = None
+    is_running: bool | None = None
+    job_id: str | None = None
+    checkpoint_directory: str | None = None
+    savepoint: str | None = None
+    last_refresh: datetime | None = None
+    next_refresh: datetime | None = None
+    failure: str | None = None
 
 
 def materialized_tables(tables: TableSession, catalog: str | None = None) -> list[MaterializedRow]:
@@ -247,19 +247,30 @@ def materialized_tables(tables: TableSession, catalog: str | None = None) -> lis
     if found is None:
         raise InvalidProgramError(f"catalog '{name}' does not exist")
     paths = [ObjectPath(name, database, each) for database in found.databases() for each in found.tables(database)]
-    known = {path: tables.catalogs.permanent_table(path) for path in paths}
-    return [
-        _materialized_row(tables, path, table)
-        for path, table in known.items()
-        if isinstance(table, CatalogTable) and table.materialization is not None
-    ]
+    return [row for path in paths if (row := _row_of(tables, path)) is not None]
+
+
+def _row_of(tables: TableSession, path: ObjectPath) -> MaterializedRow | None:
+    """The row of a table; None where that is not materialized. A damaged one may be."""
+    try:
+        table = tables.catalogs.permanent_table(path)
+    except (HeadraceError, OSError) as error:
+        return MaterializedRow(str(path), failure=str(error))
+    if not isinstance(table, CatalogTable) or table.materialization is None:
+        return None
+    return _materialized_row(tables, path, table)
 
 
 def _materialized_row(tables: TableSession, path: ObjectPath, table: CatalogTable) -> MaterializedRow:
     materialization, entry = materialization_of(table), tables.scheduled_refresh(path)
     handler = materialization.handler
-    is_full = materialization.mode is RefreshMode.FULL
-    is_running = entry is not None if is_full else ContinuousRefresh(tables, path).is_running(handler)
+    is_running: bool | None = entry is not None
+    failure = entry.failure if entry is not None else None
+    if materialization.mode is not RefreshMode.FULL:
+        try:
+            is_running = ContinuousRefresh(tables, path).is_running(handler)
+        except (HeadraceError, OSError) as error:
+            is_running, failure = None, f"whether the job runs is not known: {error}"
     return MaterializedRow(
         str(path),
         materialization.mode.value,
@@ -271,7 +282,7 @@ def _materialized_row(tables: TableSession, path: ObjectPath, table: CatalogTabl
         handler.savepoint or None,
         _plain(entry.last) if entry is not None else None,
         _plain(entry.due) if entry is not None else None,
-        entry.failure if entry is not None else None,
+        failure,
     )
 
 
