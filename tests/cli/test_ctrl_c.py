@@ -65,6 +65,35 @@ def test_ctrl_c_stops_at_an_epoch_and_the_same_command_goes_on(
     assert ended.code == 130
 
 
+REFRESHES = """
+CREATE TABLE counter (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');
+CREATE MATERIALIZED TABLE streamed WITH ('connector' = 'blackhole') FRESHNESS = INTERVAL '1' SECOND
+AS SELECT n FROM counter;
+CREATE MATERIALIZED TABLE whole WITH ('connector' = 'filesystem', 'path' = 'whole', 'format' = 'parquet')
+FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = FULL AS SELECT * FROM (VALUES ('a', 1)) AS v(card, amount);
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_refreshes_of_materialized_tables(
+    forks: Forks, tmp_path: Path, number: signal.Signals
+) -> None:
+    path = tmp_path / "refreshes.sql"
+    path.write_text(REFRESHES)
+    process = forks.start_command("sql", "--runtime", "local", "-f", path)
+    process.wait_until("`streamed`_continuous_refresh_job' starts afresh")
+    process.wait_until("`whole`_periodic_refresh_job' ended")
+    if number is signal.SIGINT:
+        process.interrupt()
+    else:
+        process.terminate()
+    ended = process.wait()
+    assert ended.code == 128 + number, ended
+    assert "`streamed`_continuous_refresh_job' stopped" in ended.errors
+    assert "stopped after epoch" in ended.errors
+
+
 def test_a_program_that_goes_on_gets_an_error_in_place_of_results(forks: Forks, script: Callable[..., Path]) -> None:
     """Not the records that there are by chance: none, say."""
     path = script(

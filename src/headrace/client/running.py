@@ -38,6 +38,7 @@ _PARTING_SECONDS: Final = 10.0
 
 _lock = threading.Lock()
 _running: set[JobClient] = set()
+_schedules: set[Callable[[], None]] = set()
 
 
 def register(client: JobClient) -> None:
@@ -54,14 +55,39 @@ def unregister(client: JobClient) -> None:
         _running.discard(client)
 
 
+def register_schedule(end: Callable[[], None]) -> None:
+    """A schedule begins to start jobs.
+
+    Args:
+        end: has it start no further one; it does not wait for one that runs.
+    """
+    with _lock:
+        _schedules.add(end)
+
+
+def unregister_schedule(end: Callable[[], None]) -> None:
+    """A schedule starts no jobs any more."""
+    with _lock:
+        _schedules.discard(end)
+
+
 def jobs() -> list[JobClient]:
     """The jobs that run now."""
     with _lock:
         return list(_running)
 
 
+def _end_schedules() -> None:
+    """Before jobs are ended: a schedule would start the next ones."""
+    with _lock:
+        ends = list(_schedules)
+    for end in ends:
+        end()
+
+
 def stop_all() -> None:
-    """Ask every job to stop at the end of its epoch."""
+    """Ask every job to stop at the end of its epoch, and have schedules start no more jobs."""
+    _end_schedules()
     for client in jobs():
         client.interrupt()
 
@@ -80,7 +106,7 @@ def _give_up_all() -> None:
 
 
 def end_all(signals: int, again: str, say: Callable[[str], None]) -> bool:
-    """Do what a signal asks for.
+    """Do what a signal asks for; the first one ends schedules as well, also where no job runs.
 
     Args:
         signals: how many of them there were, with this one.
@@ -90,6 +116,7 @@ def end_all(signals: int, again: str, say: Callable[[str], None]) -> bool:
     Returns:
         False when nothing is left to do for it: no job runs, or their epochs are being given up already.
     """
+    _end_schedules()
     if signals > len(_STEPS) or not jobs():
         return False
     step, what = _STEPS[signals - 1]

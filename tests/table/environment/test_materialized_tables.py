@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -480,6 +481,32 @@ def test_the_thread_of_a_schedule_refreshes_and_ends() -> None:
     schedule.put(path, Freshness(1, FreshnessUnit.SECOND), session())
     schedule.wait()
     assert (refreshed, schedule.entry(path)) == ([path], None)
+
+
+def test_a_signal_ends_schedules_that_sleep_and_that_refresh() -> None:
+    tables, refreshed = session(), list[ObjectPath]()
+    has_begun, may_end = threading.Event(), threading.Event()
+    path, every, now = ObjectPath("c", "d", "t"), Freshness(1, FreshnessUnit.SECOND), [datetime(2026, 1, 1, tzinfo=UTC)]
+
+    def refresh(found: ObjectPath, entry: ScheduledRefresh) -> None:
+        refreshed.append(found)
+        has_begun.set()
+        assert may_end.wait(PATIENCE)
+        busy.put(path, every, tables)  # as where another session has changed the table
+
+    def clock() -> datetime:
+        now[0] += timedelta(seconds=1)
+        return now[0]
+
+    busy, asleep = RefreshSchedule(refresh, clock), RefreshSchedule(refresh, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    asleep.put(path, every, tables)
+    busy.put(path, every, tables)
+    assert has_begun.wait(PATIENCE)
+    running.end_all(1, "send it again", lambda text: None)
+    asleep.wait()
+    may_end.set()
+    busy.wait()
+    assert (refreshed, busy.entry(path), asleep.entry(path)) == ([path], None, None)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from headrace.client import running
 from headrace.common.logs import get_logger
 from headrace.table.catalog.materialization import Freshness
 from headrace.table.catalog.objects import ObjectPath
@@ -56,7 +57,8 @@ class ScheduledRefresh:
 class RefreshSchedule:
     """Refreshes tables when they are due, one after the other, on a thread that lives as long as there are any.
 
-    A refresh that fails is logged, and tried again at the next scheduled time.
+    A refresh that fails is logged, and tried again at the next scheduled time. Ctrl-C or SIGTERM, which end the jobs of
+    the process, end the schedule.
 
     Args:
         refresh: refreshes a table, and returns when that is done.
@@ -68,15 +70,22 @@ class RefreshSchedule:
         self._entries: dict[ObjectPath, ScheduledRefresh] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._has_ended = False
 
     def put(self, path: ObjectPath, freshness: Freshness, session: TableSession) -> None:
-        """Schedule a table, in place of the schedule that it had, under the present settings of a session."""
+        """Schedule a table under the present settings of a session, in place of the schedule that it had.
+
+        Nothing is scheduled any more where all schedules have ended.
+        """
         kept = session.with_settings({})
         due = freshness.next_after(self._clock(), kept.get_config().get_local_timezone())
         with self._changed:
+            if self._has_ended:
+                return
             self._entries[path] = ScheduledRefresh(freshness, kept, due)
             self._changed.notify()
             if self._thread is None:
+                running.register_schedule(self.end)
                 self._thread = threading.Thread(target=self._run, name="headrace-refresh", daemon=True)
                 self._thread.start()
 
@@ -84,6 +93,13 @@ class RefreshSchedule:
         """Refresh a table no more."""
         with self._changed:
             self._entries.pop(path, None)
+            self._changed.notify()
+
+    def end(self) -> None:
+        """Refresh no table any more, as the process ends; a refresh that runs is not waited for."""
+        with self._changed:
+            self._has_ended = True
+            self._entries.clear()
             self._changed.notify()
 
     def entry(self, path: ObjectPath) -> ScheduledRefresh | None:
@@ -123,6 +139,7 @@ class RefreshSchedule:
             with self._changed:
                 if not self._entries:
                     self._thread = None
+                    running.unregister_schedule(self.end)
                     return
                 due = min(entry.due for entry in self._entries.values())
                 seconds = (due - self._clock()).total_seconds()
