@@ -62,3 +62,17 @@ def test_many_keys_are_found_in_chunks(step: int) -> None:
     chunks = list(KeyIndex([pa.array(values)], len(values)).pairs([pa.array(values[::1000])], 300))
     assert sum(len(some) for some, _ in chunks) == len(values)
     assert all((values[::1000][some] == values[others]).all() for some, others in chunks)
+
+
+@pytest.mark.parametrize(("step", "is_exact"), [(5, True), (7, False)])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_wide_range_takes_no_table_of_places(step: int, is_exact: bool, copies: int) -> None:
+    values = np.repeat(np.arange(1_300_000) * step, copies)
+    index = KeyIndex([pa.array(values)], len(values))
+    assert index.is_exact is is_exact
+    keys = np.arange(0, 7_000_000, 70_000)
+    ((some, others),) = index.pairs([pa.array(keys)], len(keys))
+    there = np.flatnonzero(keys < 1_300_000 * step)
+    assert some.tolist() == np.repeat(there, copies).tolist()
+    assert (values[others] == keys[some]).all()
+    assert np.flatnonzero(index.have([pa.array(keys)], len(keys))).tolist() == there.tolist()

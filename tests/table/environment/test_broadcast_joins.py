@@ -16,8 +16,9 @@ from headrace.table.environment.statements import bound_statements
 from headrace.table.parse.parser import parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.physical.broadcast_joins import BroadcastJoin
-from headrace.table.physical.joins import HashJoin
+from headrace.table.physical.joins import AnyJoin, HashJoin
 from headrace.table.physical.node import PhysicalNode
+from headrace.table.udf import udf
 from tests.table.connectors.session import rows, session
 
 THRESHOLD, FILTER = "table.optimizer.join.broadcast-threshold", "table.optimizer.runtime-filter.enabled"
@@ -172,3 +173,24 @@ def test_what_is_too_large_is_shuffled(folder: Path) -> None:
 def test_many_tasks_do_not_compute_what_costs_more_than_a_shuffle(folder: Path) -> None:
     tables = tables_in(folder, **{"parallelism.default": "32768"})
     assert BroadcastJoin not in kinds_in(tables, QUERIES["with itself"])
+
+
+def is_before(one: int | None, other: int | None) -> bool | None:
+    return None if one is None or other is None else one < other
+
+
+def test_no_task_computes_a_build_side_that_calls_functions_of_the_user(folder: Path) -> None:
+    tables = tables_in(folder)
+    tables.create_temporary_function("is_before", udf(is_before, result_type="BOOLEAN"))
+    query = (
+        "SELECT id, name FROM sales JOIN (SELECT a.item, b.name FROM items AS a JOIN items AS b "
+        "ON a.shop = b.shop AND {}) AS x ON sales.item = x.item"
+    )
+    plain, called = query.format("a.item < b.item"), query.format("is_before(a.item, b.item)")
+    assert [_joins_of_build_sides(tables, each) for each in (plain, called)] == [1, 0]
+    assert Counter(rows(tables, called)) == Counter(rows(tables, plain)) != Counter()
+
+
+def _joins_of_build_sides(tables: TableEnvironment, query: str) -> int:
+    joins = [node for node in plan_of(tables, query).walk() if isinstance(node, BroadcastJoin)]
+    return sum(isinstance(node, AnyJoin | BroadcastJoin) for join in joins for node in join.build.node.walk())

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common import Row, RowKind
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment
 from headrace.table.bind.errors import SqlPlanError, SqlValidationError
 from headrace.table.logical.errors import PlanningError
@@ -111,6 +111,8 @@ def test_what_cannot_be_planned_is_refused_by_name(tables: TableEnvironment) -> 
         tables.execute_sql("DELETE FROM t")
     with pytest.raises(SqlValidationError, match=r"^procedure 'default_catalog.default_database.p' does not exist"):
         tables.execute_sql("CALL p(1)")
+    with pytest.raises(UnsupportedOperationError, match="statistics from the footers of Parquet and ORC files"):
+        tables.execute_sql("ANALYZE TABLE t COMPUTE STATISTICS")
 
 
 def test_definitions_are_shown_as_they_are_long(tables: TableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,6 +56,7 @@ class BoundedJoinOperator(KeyedOperator):
     def __init__(self, definition: JoinDefinition, codec: KeyCodec) -> None:
         super().__init__()
         self._definition, self._codec = definition, codec
+        self.user_code = definition.user_code
 
     def restore_state(self, context: OperatorContext) -> None:
         check_stores(context, _STORES)

@@ -23,7 +23,10 @@ Mask = npt.NDArray[np.bool_]
 _SPARSEST: Final = 8
 """A range of integers is a table of places up to so many places a row."""
 _SMALLEST_RANGE: Final = 1 << 16
-_LARGEST_RANGE: Final = 1 << 28
+_LARGEST_TABLE: Final = 64 << 20
+"""The most bytes of the counts of slots, where there are fewer rows than slots."""
+_COUNT_BYTES: Final = 8
+_MOST_SLOTS: Final = _LARGEST_TABLE // _COUNT_BYTES
 _FEWEST_SLOTS: Final = 1 << 8
 _WORD_BITS: Final = 64
 _ONE_ZERO: Final = 0.0
@@ -178,9 +181,10 @@ class _Slots:
             return _Slots(0)
         if len(words) == 1:
             low, high = int(words[0].min()), int(words[0].max())
-            if high - low < min(max(_SPARSEST * rows, _SMALLEST_RANGE), _LARGEST_RANGE):
+            if high - low < min(max(_SPARSEST * rows, _SMALLEST_RANGE), _MOST_SLOTS):
                 return _Slots(high - low + 1, low)
         bits = max(2 * rows, _FEWEST_SLOTS).bit_length()
+        bits = min(bits, max(_MOST_SLOTS, rows).bit_length() - 1)
         return _Slots(1 << bits, bits=bits)
 
     def of_rows(self, words: Sequence[Longs], rows: int) -> Longs:

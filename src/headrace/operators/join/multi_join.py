@@ -26,7 +26,7 @@ from headrace.operators.join.regular.matches import in_order_of_state
 from headrace.operators.join.regular.records import ChangelogJoinOperator, JoinRecords
 from headrace.operators.join.regular.stored_rows import SideState
 from headrace.operators.join.results import NOBODY
-from headrace.operators.stateless import computed
+from headrace.operators.stateless import computed, user_code_of
 from headrace.operators.waiting import TakenBatches
 from headrace.state.runs.layout import rows_of_ranges
 
@@ -95,6 +95,7 @@ class MultiJoinOperator(ChangelogJoinOperator):
     def __init__(self, inputs: Sequence[JoinedInput], output_type: TypeInformation, codec: KeyCodec) -> None:
         super().__init__(codec)
         self._inputs, self._output_type = inputs, output_type
+        self.user_code = user_code_of([each.condition for each in inputs])
 
     def restore_state(self, context: OperatorContext) -> None:
         names = [f"join-rows-{number}" for number in range(len(self._inputs))]

@@ -15,6 +15,7 @@ from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.changelog.order import millis_of
+from headrace.operators.functions import close_all
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval, Pairs
 from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
@@ -48,6 +49,7 @@ class TableIntervalJoinOperator(IntervalJoinOperator):
         super().__init__(interval, definition.input_types, (None, None), results, definition.join_type.outer)
         self._definition, self._time_fields = definition, time_fields
         self.matches_one_by_one = definition.condition is not None
+        self.user_code = definition.user_code
 
     def _results_of(self, definition: JoinDefinition) -> JoinResults:
         return _RowsOfPairs(definition, self._delay)
@@ -55,6 +57,9 @@ class TableIntervalJoinOperator(IntervalJoinOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         self.matches = _MatchesOfRows(self._definition, context)
         super().open(context, output)
+
+    def close(self) -> None:
+        close_all([super().close, *(each.close for each in self.user_code)])
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         field = self._time_fields[input_index]

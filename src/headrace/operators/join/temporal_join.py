@@ -60,6 +60,7 @@ class TemporalJoinOperator(EventTimeOperator):
         left = definition.input_types[LEFT]
         super().__init__(_with_kinds(left) if has_changes else left, codec, time_fields[LEFT])
         self._definition, self._version_time, self._has_changes = definition, time_fields[RIGHT], has_changes
+        self.user_code = definition.user_code
 
     def restore_state(self, context: OperatorContext) -> None:
         super().restore_state(context)

@@ -132,7 +132,7 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
 
 
 _INSTEAD: Final = {
-    "ANALYZE TABLE": ": plans do not depend on statistics; leave it out",
+    "ANALYZE TABLE": ": plans take statistics from the footers of Parquet and ORC files; leave it out",
     "ADD JAR": ": functions and connectors are written in Python, and installed by pip",
 }
 """Alternatives to statements that are not supported."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from headrace.operators.aggregates.calls.nothing import accumulators_of_nothing
@@ -40,7 +40,11 @@ def _has_plain_source(scan: TableSourceScan) -> bool:
 
 
 def _is_plain(calc: Calc) -> bool:
-    scalars = calc.expressions if calc.condition is None else (*calc.expressions, calc.condition)
+    return are_plain(calc.expressions if calc.condition is None else (*calc.expressions, calc.condition))
+
+
+def are_plain(scalars: Sequence[Scalar]) -> bool:
+    """Return whether scalars have the same values in every task, and nothing in them has to be opened."""
     return not UsedTimes.of(scalars).times and not any(map(_calls_user, scalars))
 
 

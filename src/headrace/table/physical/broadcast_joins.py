@@ -28,7 +28,7 @@ from headrace.table.logical.schema import Schema
 from headrace.table.options import BROADCAST_THRESHOLD, RUNTIME_FILTER
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange
-from headrace.table.physical.bounded_sides import can_be_computed, register_join, rows_of
+from headrace.table.physical.bounded_sides import are_plain, can_be_computed, register_join, rows_of
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, converted
 from headrace.table.physical.joins import (
@@ -152,7 +152,7 @@ class BroadcastJoin(PhysicalNode):
 
 
 def _is_plain(join: BroadcastJoin) -> bool:
-    return can_be_computed(join.build.node)
+    return are_plain(join.keys.rest) and can_be_computed(join.build.node)
 
 
 def _rows_of_join(join: BroadcastJoin, builder: GraphBuilder) -> BoundedRows:
@@ -160,7 +160,8 @@ def _rows_of_join(join: BroadcastJoin, builder: GraphBuilder) -> BoundedRows:
 
 
 def _can_be_broadcast(join: HashJoin) -> bool:
-    return join.kind is not JoinKind.FULL and _have_plain_keys(join.keys, join.left, join.right)
+    has_plain_keys = _have_plain_keys(join.keys, join.left, join.right)
+    return join.kind is not JoinKind.FULL and has_plain_keys and are_plain(join.keys.rest)
 
 
 def _rows_of_hash_join(join: HashJoin, builder: GraphBuilder) -> BoundedRows:

@@ -15,12 +15,12 @@ from headrace.common.batch import Batch, Kinds
 from headrace.common.columns import schema_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.results import NOBODY, JoinType
-from headrace.operators.stateless import computed
+from headrace.operators.stateless import computed, user_code_of
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
-    from headrace.operators.base import OperatorContext
+    from headrace.operators.base import OperatorContext, UserCode
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -56,6 +56,11 @@ class JoinDefinition:
     output_type: TypeInformation
     condition: Bound | None
     strict_keys: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def user_code(self) -> tuple[UserCode, ...]:
+        """The callers of user functions in the condition."""
+        return user_code_of((self.condition,))
 
     def has_matches(self, side: int, rows: Rows) -> Mask:
         """True for each row of an input whose key can match: no strict key column is NULL."""

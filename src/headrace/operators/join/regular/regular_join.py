@@ -47,6 +47,7 @@ class RegularJoinOperator(ChangelogJoinOperator):
         super().__init__(codec)
         self._joins_itself = joins_itself
         self._definition, self._states = definition, states
+        self.user_code = definition.user_code
         self._changes = changes_of(definition.join_type)
 
     def restore_state(self, context: OperatorContext) -> None:

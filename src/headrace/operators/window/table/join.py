@@ -58,6 +58,7 @@ class TableWindowJoinOperator(EventTimeOperator):
         self._tagged = _TaggedRows(definition)
         super().__init__(self._tagged.type, codec, 0)
         self._definition, self._end_fields, self._clock = definition, end_fields, clock
+        self.user_code = definition.user_code
         self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
 
     def restore_state(self, context: OperatorContext) -> None:

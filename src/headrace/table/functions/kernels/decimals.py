@@ -70,7 +70,7 @@ def _by_words(column: pa.Array, storage: pa.DataType) -> pa.Array | None:
     values, fits = unscaled_words(column)
     shift = storage.scale - column.type.scale
     largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
-    if not fits.all() or largest * 10 ** max(shift, 0) >= 1 << 62 or shift < -_MOST_CUT:
+    if abs(shift) > _LARGEST_POWER or not fits.all() or largest * 10 ** max(shift, 0) >= 1 << 62:
         return None
     step = 10 ** abs(shift)
     made = values * step if shift >= 0 else np.sign(values) * ((np.abs(values) + step // 2) // step)
@@ -81,24 +81,27 @@ def _by_words(column: pa.Array, storage: pa.DataType) -> pa.Array | None:
     return pc.if_else(pa.array(np.abs(made) < limit), found, constant(None, storage))
 
 
-_MOST_CUT: Final = 18
-"""Ten to this power is an integer of 64 bits."""
+_LARGEST_POWER: Final = 18
+"""Ten to this power is an integer of 64 bits, and to no larger one."""
 
 
 def _fitting(wide: Datum, storage: pa.DataType) -> Datum:
-    limit = constant(Decimal(10) ** (storage.precision - storage.scale), wide.type)
+    digits = storage.precision - storage.scale
+    if digits + wide.type.scale >= WIDEST:
+        return wide.cast(storage)  # Arrow has none beyond the limit
+    limit = constant(Decimal(10) ** digits, wide.type)
     fits = pc.less(pc.abs(wide), limit)
     return pc.if_else(fits, wide, constant(None, wide.type)).cast(storage)
 
 
 def add(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The sum of two decimals."""
-    return _added(np.add, pc.add, call, left, right)
+    return _added(np.add, pc.add, EXACT.add, call, left, right)
 
 
 def subtract(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The difference of two decimals."""
-    return _added(np.subtract, pc.subtract, call, left, right)
+    return _added(np.subtract, pc.subtract, EXACT.subtract, call, left, right)
 
 
 def multiply(call: Invocation, left: Datum, right: Datum) -> Datum:
@@ -114,17 +117,25 @@ def multiply(call: Invocation, left: Datum, right: Datum) -> Datum:
 
 
 def _added(
-    by_integers: Callable[..., Any], by_arrow: Callable[..., Datum], call: Invocation, left: Datum, right: Datum
+    by_integers: Callable[..., Any],
+    by_arrow: Callable[..., Datum],
+    by_python: Callable[..., Decimal],
+    call: Invocation,
+    left: Datum,
+    right: Datum,
 ) -> Datum:
     left, right = as_decimal(left), as_decimal(right)
+    scale = max(left.type.scale, right.type.scale)
     one, other = _Integers.of(left), _Integers.of(right)
-    if one is not None and other is not None and max(left.type.scale, right.type.scale) == call.storage.scale:
+    if one is not None and other is not None and scale == call.storage.scale:
         one, other = (
             one.scaled(call.storage.scale - left.type.scale),
             other.scaled(call.storage.scale - right.type.scale),
         )
         if one.most + other.most < _MOST:
             return _decimals(by_integers(one.values, other.values), call.storage, left, right)
+    if max(each.type.precision - each.type.scale for each in (left, right)) + scale >= WIDEST:
+        return _by_python(by_python, call, left, right)
     return _by_arrow(by_arrow, call, left, right)
 
 
@@ -158,10 +169,12 @@ class _Integers:
         return _Integers(values, max(int(values.max()), -int(values.min())))
 
     def scaled(self, places: int) -> _Integers:
-        """The same with more digits behind the point."""
+        """The same with more digits behind the point; ``most`` is ``_MOST`` where 64 bits do not hold them."""
+        if not places:
+            return self
         factor = 10**places
-        if not places or self.most * factor >= _MOST:
-            return self if not places else _Integers(self.values, _MOST)
+        if places > _LARGEST_POWER or self.most * factor >= _MOST:
+            return _Integers(self.values, _MOST)
         return _Integers(self.values * factor, self.most * factor)
 
 
@@ -206,7 +219,7 @@ def _divided_by_constant(left: pa.Array, right: pa.Scalar, storage: pa.DataType)
     divisor = int(right.as_py().scaleb(right.type.scale))
     shift = storage.scale - left.type.scale + right.type.scale
     values, fits = unscaled_words(left)
-    largest = int(np.abs(values).max(initial=0))
+    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
     if divisor == 0 or shift < 0 or not fits.all() or max(largest, abs(divisor)) * 10**shift * 2 >= 1 << 62:
         return None
     scaled = np.abs(values) * 10**shift

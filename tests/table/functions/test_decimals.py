@@ -1,0 +1,98 @@
+"""Decimals of all precisions and scales give what Python's give, also where all of them are 0 or NULL."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.table.functions.kernels.casts import cast
+from headrace.table.functions.kernels.decimals import EXACT, fitted
+from headrace.table.functions.kernels.kernel import Invocation
+from headrace.table.functions.table import kernel_of
+from headrace.table.functions.types import BOOLEAN, added, decimal, multiplied
+
+Digits = tuple[int, int]
+Column = tuple[Digits, list[int | None]]
+
+ARITHMETIC: dict[str, tuple[Callable[[Digits, Digits], Any], Callable[[Decimal, Decimal], Decimal]]] = {
+    "+": (added, EXACT.add),
+    "-": (added, EXACT.subtract),
+    "*": (multiplied, EXACT.multiply),
+}
+COMPARISONS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
+
+
+@st.composite
+def columns(draw: st.DrawFn, rows: int) -> Column:
+    """The digits of a type, and some integers of as many digits: often all of them 0, or all of them NULL."""
+    precision = draw(st.integers(1, 38))
+    limit = 10**precision - 1
+    few, any_number = st.integers(-min(limit, 99), min(limit, 99)), st.integers(-limit, limit)
+    values = draw(st.sampled_from([st.just(0), st.none(), st.none() | few, st.none() | st.just(limit) | any_number]))
+    return (precision, draw(st.integers(0, precision))), draw(st.lists(values, min_size=rows, max_size=rows))
+
+
+PAIRS = st.integers(0, 4).flatmap(lambda rows: st.tuples(columns(rows), columns(rows)))
+
+
+def values_of(column: Column) -> list[Decimal | None]:
+    (_, scale), numbers = column
+    return [None if number is None else Decimal(number).scaleb(-scale, EXACT) for number in numbers]
+
+
+def array_of(column: Column) -> pa.Array:
+    return pa.array(values_of(column), pa.decimal128(*column[0]))
+
+
+def called(name: str, left: Column, right: Column, result: Any) -> tuple[list[Any], list[Any]]:
+    """What an operator gives of two columns, and of a column and the first value of the other one."""
+    kernel, call = kernel_of(name), Invocation((decimal(*left[0]), decimal(*right[0])), result)
+    assert kernel is not None
+    one, other = array_of(left), array_of(right)
+    return kernel(call, one, other).to_pylist(), kernel(call, one, other[0]).to_pylist() if len(other) else []
+
+
+def expected(compute: Callable[[Any, Any], Any], left: Column, right: Column) -> tuple[list[Any], list[Any]]:
+    def of(one: Decimal | None, other: Decimal | None) -> Any:
+        return None if one is None or other is None else compute(one, other)
+
+    lefts, rights = values_of(left), values_of(right)
+    return list(map(of, lefts, rights)), [of(one, rights[0]) for one in lefts]
+
+
+@given(PAIRS)
+@example((((10, 0), [0, None]), ((21, 20), [0, 0])))
+@example((((38, 0), [0]), ((38, 38), [None])))
+def test_arithmetic_is_exact(pair: tuple[Column, Column]) -> None:
+    left, right = pair
+    for name, (type_of, compute) in ARITHMETIC.items():
+        result = type_of(left[0], right[0])
+
+        def computed(one: Decimal, other: Decimal, compute: Any = compute, result: Any = result) -> Decimal | None:
+            return fitted(compute(one, other), result.arrow_type)
+
+        assert called(name, left, right, result) == expected(computed, left, right), name
+
+
+@given(PAIRS)
+def test_comparisons_are_exact(pair: tuple[Column, Column]) -> None:
+    for name, compare in COMPARISONS.items():
+        assert called(name, *pair, BOOLEAN) == expected(compare, *pair), name
+
+
+@given(st.integers(0, 4).flatmap(columns), columns(0))
+@example(((30, 0), [0, None]), ((38, 20), []))
+@example(((30, 0), [None]), ((38, 20), []))
+@example(((38, 38), [10**38 - 1]), ((38, 0), []))
+def test_casts_round_half_up_and_give_null_for_too_many_digits(column: Column, other: Column) -> None:
+    source, result = decimal(*column[0]), decimal(*other[0])
+    call = Invocation((source,), result)
+    wanted = [None if value is None else fitted(value, result.arrow_type) for value in values_of(column)]
+    assert cast(call, array_of(column)).to_pylist() == wanted
+    assert [cast(call, value).as_py() for value in array_of(column)] == wanted
