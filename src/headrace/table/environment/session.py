@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
@@ -13,12 +14,30 @@ if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
     from headrace.table.bind.context import BindContext
     from headrace.table.catalog.manager import CatalogManager
-    from headrace.table.environment.refresh_schedule import ScheduledRefresh
     from headrace.table.environment.settings import TableConfig
     from headrace.table.environment.table_result import TableResult
     from headrace.table.logical.relations import Relation
     from headrace.table.parse.source import SqlSource
     from headrace.table.physical.planner import Planner
+
+
+class RefreshTimes(Protocol):
+    """When a materialized table is refreshed as a whole."""
+
+    @property
+    def due(self) -> datetime:
+        """When it is refreshed next."""
+        ...
+
+    @property
+    def last(self) -> datetime | None:
+        """The time of the refresh before; None for none."""
+        ...
+
+    @property
+    def failure(self) -> str | None:
+        """Why that failed; None where it did not."""
+        ...
 
 
 class TableSession(Protocol):
@@ -73,6 +92,6 @@ class TableSession(Protocol):
         """A temporary table with a generated name, which statements inside can use."""
         ...
 
-    def scheduled_refresh(self, path: ObjectPath) -> ScheduledRefresh | None:
+    def scheduled_refresh(self, path: ObjectPath) -> RefreshTimes | None:
         """The schedule of full refreshes of a materialized table; None where it has none here."""
         ...
