@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.common.errors import InvalidProgramError
-from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
 from headrace.operators.aggregates.aggregate import BindableAggregate
 from headrace.operators.aggregates.aggregator import (
@@ -261,5 +261,5 @@ class ColumnarWindowLayout:
         if not self.key_names:
             return []
         column = self.codec.to_array(keys)
-        is_whole = len(self.key_names) == 1 and not (self.key_fields and isinstance(self.codec.type, TupleTypeInfo))
+        is_whole = len(self.key_names) == 1 and all(field.type == self.codec.type for field in self.key_fields)
         return [column] if is_whole else column.flatten()
