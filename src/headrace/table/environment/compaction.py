@@ -19,9 +19,7 @@ from headrace.storage.files import FileStatus, InputFile
 from headrace.table.bind.expectations import without_expectations
 from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
 from headrace.table.connectors.files import FORMAT, PATH_PATTERN
-from headrace.table.connectors.formats.built_in import IGNORE_ERRORS
 from headrace.table.connectors.partitions import PathFilter, pattern
-from headrace.table.environment.file_columns import check_columns
 from headrace.table.environment.inner_jobs import batch_settings, refuse_places_of_program
 from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from headrace.table.parse.format import quoted_path
@@ -30,7 +28,8 @@ if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
 
 _HIDDEN: Final = ".headrace-compaction-"
-_SKIPS: Final = f".{IGNORE_ERRORS.key}"
+_IGNORE_ERRORS: Final = "ignore-parse-errors"
+_SKIPS: Final = f".{_IGNORE_ERRORS}"
 _NOT_OF_COPIES: Final = ("sink.partition-commit.", "sink.rolling-policy.", "auto-compaction", "source.monitor-interval")
 """The beginnings of options that say when and how the table shows files, which copies of them do not need."""
 
@@ -126,6 +125,9 @@ class _Compaction:
         return tuple(column for column in self._table.columns if column.kind is ColumnKind.PHYSICAL)
 
     def _check_columns(self, files: Sequence[FileStatus]) -> None:
+        # Formats import pandas, which whoever does not compact tables need not have.
+        from headrace.table.environment.file_columns import check_columns
+
         keys = self._table.partition_keys
         in_files = {column.name: column.type for column in self._stored if column.name not in keys}
         inputs = (InputFile(self._store, file.path, file.size) for file in files)
@@ -165,7 +167,7 @@ class _Compaction:
                 raise
             raise InvalidProgramError(
                 f"table {self._path} stays as it is: the rows of its small files cannot all be copied, and those that "
-                f"{IGNORE_ERRORS.key!r} skips would be lost: {error}"
+                f"{_IGNORE_ERRORS!r} skips would be lost: {error}"
             ) from error
 
     def _published(self, made: Sequence[FileStatus]) -> dict[str, str]:
