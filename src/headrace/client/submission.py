@@ -113,9 +113,8 @@ def submit(
     defaults = current_defaults()
     own_directory = configuration.get(options.CHECKPOINT_DIR)
     configuration = effective_configuration(configuration)
-    if is_shown and configuration.get(options.FIXED_JOB_ID) is None:
-        for key in (options.CHECKPOINT_DIR.key, *options.CHECKPOINT_DIR.deprecated_keys):
-            configuration.remove_config(key)
+    if is_shown:
+        _forget_checkpoints(configuration)
     if defaults.captured is not None:
         plan = plan_graph(graph, configuration, job_name, os.cpu_count() or 1)
         defaults.captured.append((graph, plan))
@@ -142,6 +141,13 @@ def submit(
         server.add(client, configuration)
     client.start()
     return client
+
+
+def _forget_checkpoints(configuration: Configuration) -> None:
+    """Leave out the checkpoint directory, but for a job that a dispatcher knows by it."""
+    if configuration.get(options.FIXED_JOB_ID) is None:
+        for key in (options.CHECKPOINT_DIR.key, *options.CHECKPOINT_DIR.deprecated_keys):
+            configuration.remove_config(key)
 
 
 def _check_only_job(configuration: Configuration, own_directory: str | None) -> None:
@@ -501,7 +507,7 @@ def _may_have_uid(spec: OperatorSpec) -> bool:
 
 
 def _warnings(graph: StreamGraph) -> Iterator[str]:
-    """What runs all the same, and is hardly what is meant."""
+    """Warnings about programs that run, though probably not as their author meant."""
     read = {edge.source for node in graph for edge in node.inputs}
     unseen, lost, early, gates = list[str](), list[str](), list[str](), list[str]()
     for node in graph:

@@ -18,7 +18,7 @@ from headrace.operators.join.results import JoinType
 from headrace.state.protocols import KEYED, StateKinds
 
 if TYPE_CHECKING:
-    from headrace.operators.join.matching import Matching
+    from headrace.operators.join.broadcast_join import BroadcastHashJoin
     from headrace.operators.join.regular.definition import JoinDefinition
 
 
@@ -105,20 +105,20 @@ class BroadcastJoinSpec(OperatorSpec):
     """A join of records with the rows of bounded tables, which every task has whole.
 
     Attributes:
-        matching: the join.
+        join: the join.
     """
 
     kind: ClassVar[str] = "BroadcastJoin"
     ignores_event_time: ClassVar[bool] = True
-    matching: Matching
+    join: BroadcastHashJoin
 
     def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
-        return output_of(self.matching.definition.output_type)
+        return output_of(self.join.definition.output_type)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.join.broadcast_join import BroadcastJoinOperator
 
-        return BroadcastJoinOperator(self.matching, parameters.task.storage_options)
+        return BroadcastJoinOperator(self.join, parameters.task.storage_options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

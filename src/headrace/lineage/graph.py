@@ -137,5 +137,5 @@ def _sources_by_node(plan: JobPlan) -> dict[int, tuple[str, ...]]:
 def _read_by(operator: PlannedOperator) -> Iterator[tuple[str, SourceRows]]:
     """The sources that an operator reads by itself, each with a uid."""
     if isinstance(operator.node.spec, BroadcastJoinSpec):
-        for number, rows in enumerate(operator.node.spec.matching.build.sources):
+        for number, rows in enumerate(operator.node.spec.join.build.sources):
             yield f"{operator.uid}/{number}", rows

@@ -47,7 +47,7 @@ _KIND: Final = "aggregates-by-key"
 _KIND_THAT_EXPIRES: Final = "aggregates-by-key-that-expire"
 _WORDS: Final = {"keys": "key type", "parts": "set of aggregates, or others for records that may be taken back"}
 _HELD_ROWS: Final = 1 << 20
-"""So many accumulators of a bounded input are held before those of a key are merged."""
+"""The number of accumulators of a bounded input that are held before those of a key are merged."""
 _WAITING_ROWS: Final = 1 << 17
 """The most records that wait; the more there are, the less often a key is read and written."""
 

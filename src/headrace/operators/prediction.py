@@ -44,7 +44,7 @@ class Predictor(ABC):
 
     @abstractmethod
     async def predict_async(self, features: pa.RecordBatch) -> pa.RecordBatch:
-        """The same, while other requests are made."""
+        """Predict as :meth:`predict` does, while other requests are on their way."""
 
 
 class Model(ABC):

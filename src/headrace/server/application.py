@@ -32,7 +32,7 @@ _FRESH_SECONDS: Final = 0.5
 """An answer is given again for so long, unless what is known of a job has changed; while many ask, even then."""
 
 _MOST_LONG: Final = 4
-"""So many answers of many megabytes are on their way at the same time; whoever asks for more waits."""
+"""The largest number of answers of many megabytes that are sent at the same time; other requests wait."""
 
 _BLOCK_BYTES: Final = 1 << 18
 

@@ -12,7 +12,7 @@ _SHARE: Final = 0.01
 """The share of a core that the making of answers takes, where more is asked for than that and for a while."""
 
 _BURST_SECONDS: Final = 5.0
-"""So long a time without questions may be made up for: only a flood of them gets answers that are not the latest."""
+"""The time without requests that counts as credit: only in a flood of them are answers not the latest."""
 
 _MOST_KEPT: Final = 64
 

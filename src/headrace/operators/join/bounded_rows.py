@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 _LARGEST: Final = 1 << 30
 """The most bytes of rows that a task has whole."""
 _HELD_ROWS: Final = 1 << 20
-"""So many accumulators are held before those of a key are merged."""
+"""The number of accumulators that are held before those of a key are merged."""
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What rows are computed in.
+class ReadContext:
+    """What rows are computed with.
 
     Attributes:
-        context: the operator that needs them, which is named where an expression has no value.
+        operator: the operator that needs the rows, which errors of expressions name.
         storage_options: how object stores are reached.
     """
 
-    context: OperatorContext
+    operator: OperatorContext
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -64,7 +64,7 @@ class BoundedRows(ABC):
     type: TypeInformation
 
     @abstractmethod
-    def batches(self, surroundings: Surroundings) -> Iterator[pa.RecordBatch]:
+    def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
         """The rows, some at a time."""
 
     @property
@@ -72,19 +72,19 @@ class BoundedRows(ABC):
         """The rows of sources among those that they are computed from."""
         return ()
 
-    def whole(self, surroundings: Surroundings) -> pa.RecordBatch:
+    def whole(self, context: ReadContext) -> pa.RecordBatch:
         """All rows in one batch.
 
         Raises:
             InvalidProgramError: when they take too much memory.
         """
         found, size = list[pa.RecordBatch](), 0
-        for batch in self.batches(surroundings):
+        for batch in self.batches(context):
             found.append(batch)
             size += batch.nbytes
             if size > _LARGEST:
                 raise InvalidProgramError(
-                    f"an input of the join {surroundings.context.name!r} takes more than {_LARGEST >> 20} MiB, though "
+                    f"an input of the join {context.operator.name!r} takes more than {_LARGEST >> 20} MiB, though "
                     "statistics of its tables say that every task can have it: set "
                     "'table.optimizer.join.broadcast-threshold' = '-1' for the statement, and it is shuffled"
                 )
@@ -126,9 +126,9 @@ class SourceRows(BoundedRows):
     def sources(self) -> tuple[SourceRows, ...]:
         return (self,)
 
-    def batches(self, surroundings: Surroundings) -> Iterator[pa.RecordBatch]:
+    def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
         layout, reader = layout_of(self.type), self.source.create_reader()
-        reader.open(ReaderContext(surroundings.storage_options))
+        reader.open(ReaderContext(context.storage_options))
         try:
             for piece in self.pieces:
                 for part in reader.read(piece):
@@ -145,7 +145,7 @@ class ConstantRows(BoundedRows):
 
     rows: pa.RecordBatch
 
-    def batches(self, surroundings: Surroundings) -> Iterator[pa.RecordBatch]:
+    def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
         if self.rows.num_rows:
             yield self.rows
 
@@ -168,17 +168,17 @@ class CalculatedRows(BoundedRows):
     def sources(self) -> tuple[SourceRows, ...]:
         return self.input.sources
 
-    def batches(self, surroundings: Surroundings) -> Iterator[pa.RecordBatch]:
+    def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
         given = self.input.type
-        for rows in self.input.batches(surroundings):
+        for rows in self.input.batches(context):
             kept = rows
             if self.condition is not None:
-                (mask,) = computed((self.condition,), _as_batch(given, rows), surroundings.context)
+                (mask,) = computed((self.condition,), _as_batch(given, rows), context.operator)
                 kept = rows.filter(pc.fill_null(mask, False))
             if not kept.num_rows:
                 continue
             if self.columns is not None:
-                made = computed(self.columns, _as_batch(given, kept), surroundings.context)
+                made = computed(self.columns, _as_batch(given, kept), context.operator)
                 kept = pa.RecordBatch.from_arrays(made, schema=schema_of(self.type))
             yield kept
 
@@ -193,9 +193,9 @@ class UnitedRows(BoundedRows):
     def sources(self) -> tuple[SourceRows, ...]:
         return tuple(found for each in self.inputs for found in each.sources)
 
-    def batches(self, surroundings: Surroundings) -> Iterator[pa.RecordBatch]:
+    def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
         for each in self.inputs:
-            yield from each.batches(surroundings)
+            yield from each.batches(context)
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,9 @@ class AggregatedRows(BoundedRows):
     def sources(self) -> tuple[SourceRows, ...]:
         return self.input.sources
 
-    def batches(self, surroundings: Surroundings) -> Iterator[pa.RecordBatch]:
+    def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
         layout, aggregators = self.layout, self.layout.aggregators
-        found = _merged(layout, self._held(surroundings))
+        found = _merged(layout, self._held(context))
         if found is None and self.nothing is None:
             return
         if found is None:
@@ -229,21 +229,21 @@ class AggregatedRows(BoundedRows):
             keys, columns = found.keys, aggregators.settle(found.columns)
         yield layout.finish(keys, (), columns)
 
-    def _held(self, surroundings: Surroundings) -> list[Accumulators]:
+    def _held(self, context: ReadContext) -> list[Accumulators]:
         """Accumulators, of which several may be of one key."""
         held, count, merged = list[Accumulators](), 0, 0
-        for rows in self.input.batches(surroundings):
-            held.append(self._accumulators(rows, surroundings))
+        for rows in self.input.batches(context):
+            held.append(self._accumulators(rows, context))
             count += len(held[-1])
             if count >= max(_HELD_ROWS, 2 * merged) and (found := _merged(self.layout, held)) is not None:
                 held, count, merged = [found], len(found), len(found)
         return held
 
-    def _accumulators(self, rows: pa.RecordBatch, surroundings: Surroundings) -> Accumulators:
+    def _accumulators(self, rows: pa.RecordBatch, context: ReadContext) -> Accumulators:
         batch = _as_batch(self.input.type, rows)
-        (keys,) = computed((self.key,), batch, surroundings.context)
+        (keys,) = computed((self.key,), batch, context.operator)
         keyed = KeyedBatch.of(batch, self.layout.codec.from_array(keys))
-        columns = self.layout.inputs_of(keyed, surroundings.context)
+        columns = self.layout.inputs_of(keyed, context.operator)
         chunk = Chunk.of(keyed, columns, np.arange(rows.num_rows))
         return accumulators_of_records(self.layout, [chunk], [False])
 

@@ -61,7 +61,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
     """Tells which pairs within the interval match; None where all do."""
 
     matches_one_by_one = False
-    """Of two records of one key and time one may match, and the other one not."""
+    """True if the condition can tell apart two records that have the same key and time."""
 
     def __init__(
         self,

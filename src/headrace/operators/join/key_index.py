@@ -104,7 +104,7 @@ class KeyIndex:
         return found
 
     def _equal(self, given: _Words, keys: Sequence[pa.Array], some: Longs, others: Longs) -> tuple[Longs, Longs]:
-        """Those of some pairs whose keys are equal, and not only in one slot."""
+        """Drop pairs whose keys share a slot without being equal."""
         if self.is_exact or not len(some):
             return some, others
         if given.is_exact:

@@ -211,7 +211,7 @@ def _until(section: Section, rows: Longs) -> Longs:
 
 
 def _groups_of(section: Section, rows: Longs) -> Longs:
-    """Which group of its key and time each row is in.
+    """Return the group of each row, among the rows of its key and time.
 
     Rows that come while the watermark stands at their time expire at another one. Where a condition is on more than
     keys and times, each row is a group of its own.

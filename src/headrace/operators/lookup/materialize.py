@@ -89,7 +89,7 @@ class LookupMaterializeOperator(KeyedChangesOperator):
         return np.zeros(len(records), np.int8) if kinds is None else kinds[records]
 
     def _found(self, arrived: Arrived, rows: Longs) -> list[pa.Array]:
-        """What was found, with the number, by the numbers of rows."""
+        """The columns that the lookup has found for rows, and their numbers."""
         mine = arrived.batch.columns.columns[self._width :]
         if not len(arrived.stored):
             return [gather(column, rows) for column in mine]

@@ -28,7 +28,7 @@ _MOST_TABLED: Final = 1 << 16
 """The largest number of combinations of conditions of which each has an entry in a table."""
 
 _MANY_ROWS: Final = 256
-"""So many stored rows of a key are not decoded as long as none of them changes but by timing out."""
+"""The number of stored rows from which a key is not decoded while its matches only time out."""
 
 _MOST_STATES: Final = 62
 """The largest number of states that are bits of one of NumPy's integers."""

@@ -36,7 +36,7 @@ FIRST: Final = -1
 """There is no step before."""
 
 _FEW_ROWS: Final = 8
-"""So many rows are written anew faster than it is found out which of them have changed."""
+"""The number of rows up to which writing all is faster than finding those that have changed."""
 
 _Row = tuple[int, int, bool, int, int, int, int, int, int, bool]
 """Its key and number, whether it is there, its taker, state, step before, time, event's number and place, and whether
@@ -174,7 +174,7 @@ class _Changes:
         self._known, self._state = known, state
         self._takers, self._states, self._befores, self._times, self._numbers, self._rows = known.columns
         self._new: list[tuple[int, int, int, Step, int]] = []
-        """Of each new row its taker, its state, the row before, the step, and the row that it has to be behind."""
+        """New rows: the taker, the state, the row before, the step, and the row that has to come first."""
         self._now: dict[int, int] = {}
         """The states of rows that have another one now."""
         self._gone: set[int] = set()

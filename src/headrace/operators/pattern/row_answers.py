@@ -93,7 +93,7 @@ class RowAnswers:
         return layout_of(self._type).array_to_columns(self._events.all())
 
     def _test_of(self, condition: RowCondition) -> ScalarTest | None:
-        """What evaluates a condition without columns, when it has been asked for often enough."""
+        """The test of a condition for single values; None while too few have been tested for it to pay."""
         self._asked[condition] += 1
         if not is_worthwhile(self._asked[condition], len(self._events.arrived)):
             return None

@@ -327,7 +327,7 @@ def _roots(of_keys: Longs, rows: Longs, previous: Longs) -> Longs:
 
 
 def _places(of_keys: Longs, numbers: Longs, wanted_of: Longs, wanted: Longs) -> Longs:
-    """Where pairs of keys and numbers are among others, which are different; -1 where they are not."""
+    """Find the places of pairs of a key and a number among distinct pairs; -1 for those that are missing."""
     all_keys, all_numbers = np.concatenate([of_keys, wanted_of]), np.concatenate([numbers, wanted])
     order = in_order(all_keys, all_numbers)
     all_keys, all_numbers, is_wanted = all_keys[order], all_numbers[order], order >= len(of_keys)

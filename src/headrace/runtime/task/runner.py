@@ -334,7 +334,7 @@ class TaskRunner:
         yield from self._run(attempt, work, left)
 
     def _run(self, attempt: "_Attempt", *parts: Iterator[Envelope]) -> Iterator[Envelope]:
-        """What a task sends, part by part, and its report; tells where the time went of one that has done its work."""
+        """Yield what a task sends, then its report, and publish where its time went if it succeeded."""
         with gc_relaxed():
             self._clock.begin()
             yield from self._clock.sent(one_after_another(*parts, self._results(attempt)))

@@ -181,6 +181,14 @@ def _catalog_row(tables: TableSession, name: str, catalog: Catalog) -> CatalogRo
     return CatalogRow(name, kind, catalog.default_database, len(databases), count, catalog.outlasts_session)
 
 
+def _catalog_of(tables: TableSession, catalog: str | None) -> tuple[str, Catalog]:
+    name = catalog or tables.catalogs.catalog
+    found = tables.catalogs.catalogs.get(name)
+    if found is None:
+        raise InvalidProgramError(f"catalog '{name}' does not exist")
+    return name, found
+
+
 class CatalogProblem(NamedTuple):
     """An object of a catalog that cannot be read."""
 
@@ -195,10 +203,7 @@ def check_catalog(tables: TableSession, catalog: str | None = None) -> list[Cata
         tables: the environment.
         catalog: its name; the current one by default.
     """
-    name = catalog or tables.catalogs.catalog
-    found = tables.catalogs.catalogs.get(name)
-    if found is None:
-        raise InvalidProgramError(f"catalog '{name}' does not exist")
+    name, found = _catalog_of(tables, catalog)
     return list(_problems(name, found))
 
 
@@ -242,10 +247,7 @@ def materialized_tables(tables: TableSession, catalog: str | None = None) -> lis
         tables: the environment.
         catalog: its name; the current one by default.
     """
-    name = catalog or tables.catalogs.catalog
-    found = tables.catalogs.catalogs.get(name)
-    if found is None:
-        raise InvalidProgramError(f"catalog '{name}' does not exist")
+    name, found = _catalog_of(tables, catalog)
     paths = [ObjectPath(name, database, each) for database in found.databases() for each in found.tables(database)]
     return [row for path in paths if (row := _row_of(tables, path)) is not None]
 

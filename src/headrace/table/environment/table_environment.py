@@ -25,10 +25,11 @@ from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ObjectPath
 from headrace.table.ddl.execute import CreatedTable
 from headrace.table.ddl.file_catalog import FileCatalogStore
-from headrace.table.ddl.objects import create_function, open_catalogs
+from headrace.table.ddl.objects import open_catalogs
 from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference, compiled_plan, loaded_plan
 from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.explain import explained
+from headrace.table.environment.functions import FunctionMethods
 from headrace.table.environment.local_tables import table_of_elements, table_of_pandas
 from headrace.table.environment.materialized_tables import MaterializedTables
 from headrace.table.environment.models import ModelMethods
@@ -42,13 +43,11 @@ from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_result import ResultSink, TableResult
 from headrace.table.environment.tableau import ResultChanges
-from headrace.table.functions.python.decorators import as_user_function
 from headrace.table.logical.relations import Relation
 from headrace.table.options import ATOMICITY, CATALOG_STORE, CATALOG_STORE_PATH, check_key, check_value, is_of_tables
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.format import quoted, quoted_path
 from headrace.table.parse.source import SqlSource
-from headrace.table.parse.tree.definitions import CreateFunction
 from headrace.table.parse.tree.statements import ExplainDetail, Insert, QueryStatement
 from headrace.table.parse.tree.statements import StatementSet as StatementSetStatement
 from headrace.table.physical.planner import Planner
@@ -57,7 +56,7 @@ from headrace.table.physical.translation import GraphBuilder, record_type
 from headrace.table.plans.document import CompiledStatements
 
 
-class TableEnvironment(ModelMethods):
+class TableEnvironment(FunctionMethods, ModelMethods):
     """Executes statements: it has catalogs and settings, and starts a job for each query and ``INSERT``.
 
     Examples:
@@ -314,54 +313,6 @@ class TableEnvironment(ModelMethods):
 
     # --- functions ---------------------------------------------------------------------------------------------------
 
-    def create_temporary_system_function(self, name: str, function: Any) -> None:
-        """Register a function that is called by its name alone, whatever the current database is.
-
-        Args:
-            name: the name, in any case.
-            function: the result of ``udf``, ``udtf`` or ``udaf``, or a Python function with annotations.
-
-        Raises:
-            InvalidProgramError: when it is not a function, or the name is taken.
-        """
-        self._put_function(f"TEMPORARY SYSTEM FUNCTION {quoted(name)}", name, function)
-
-    def create_temporary_function(self, path: str, function: Any) -> None:
-        """Register a function in a database, until the session ends.
-
-        Args:
-            path: its name, with or without those of its database and catalog.
-            function: the result of ``udf``, ``udtf`` or ``udaf``, or a Python function with annotations.
-
-        Raises:
-            InvalidProgramError: when it is not a function, or the name is taken.
-        """
-        self._put_function(f"TEMPORARY FUNCTION {path}", path, function)
-
-    def drop_temporary_system_function(self, name: str) -> bool:
-        """Drop a temporary system function; False when there was none."""
-        return self.catalogs.system_functions.pop(name.lower(), None) is not None
-
-    def drop_temporary_function(self, path: str) -> bool:
-        """Drop a temporary function; False when there was none."""
-        found = self.path_of(path)
-        return self.catalogs.temporary_functions.pop(found._replace(name=found.name.lower()), None) is not None
-
-    def drop_function(self, path: str) -> bool:
-        """Drop a function of a catalog; False when there was none."""
-        found = self.path_of(path)
-        catalog = self.catalogs.catalogs.get(found.catalog)
-        there = catalog is not None and catalog.function(found.database, found.name) is not None
-        self.execute_sql(f"DROP FUNCTION IF EXISTS {path}")
-        return there
-
-    def _put_function(self, what: str, name: str, given: Any) -> None:
-        function = as_user_function(given, name)
-        statement = f"CREATE {what} AS '{type(function.function).__name__}' LANGUAGE PYTHON"
-        create = parse_statement(statement)
-        assert isinstance(create, CreateFunction)
-        create_function(self.bind_context(SqlSource(statement)), create, function)
-
     def create_procedure(self, path: str, function: Callable[..., Any]) -> None:
         """Register a procedure, which ``CALL`` runs, until the session ends.
 
@@ -417,19 +368,19 @@ class TableEnvironment(ModelMethods):
 
     def list_catalogs(self) -> list[str]:
         """The names of all catalogs."""
-        return self._listed("CATALOGS")
+        return self._shown("CATALOGS")
 
     def list_databases(self) -> list[str]:
         """The names of the databases of the current catalog."""
-        return self._listed("DATABASES")
+        return self._shown("DATABASES")
 
     def list_tables(self) -> list[str]:
         """The names of the tables and views of the current database."""
-        return self._listed("TABLES")
+        return self._shown("TABLES")
 
     def list_materialized_tables(self) -> list[str]:
         """The names of the materialized tables of the current database."""
-        return self._listed("MATERIALIZED TABLES")
+        return self._shown("MATERIALIZED TABLES")
 
     def keep_refreshing(self) -> None:
         """Wait while this program refreshes materialized tables.
@@ -443,15 +394,7 @@ class TableEnvironment(ModelMethods):
 
     def list_views(self) -> list[str]:
         """The names of the views of the current database."""
-        return self._listed("VIEWS")
-
-    def list_functions(self) -> list[str]:
-        """The names of all functions."""
-        return self._listed("FUNCTIONS")
-
-    def list_user_defined_functions(self) -> list[str]:
-        """The names of user-defined functions."""
-        return self._listed("USER FUNCTIONS")
+        return self._shown("VIEWS")
 
     def list_temporary_tables(self) -> list[str]:
         """The names of the temporary tables and views of the current database."""
@@ -463,10 +406,6 @@ class TableEnvironment(ModelMethods):
         views = self.catalogs.temporary
         known = (self.catalogs.qualify((name,)) for name in self.list_temporary_tables())
         return [path.name for path in known if isinstance(views[path], CatalogView)]
-
-    def _listed(self, what: str) -> list[str]:
-        with self.execute_sql(f"SHOW {what}").collect() as rows:
-            return [row[0] for row in rows]
 
     def path_of(self, text: str) -> ObjectPath:
         """The full path of an object that a program names as in SQL."""

@@ -28,8 +28,9 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
+from headrace.table.physical.literal_text import literal_text, record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
-from headrace.table.physical.scalar_text import binary, calcite_text, literal_text, record_type_text
+from headrace.table.physical.scalar_text import binary, calcite_text
 from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, record_type
 from headrace.table.rules.conditions import without_null_branch

@@ -17,8 +17,8 @@ from headrace.common import options
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.graph.join_specs import BroadcastJoinSpec
 from headrace.operators.join.bounded_rows import BoundedRows
+from headrace.operators.join.broadcast_join import BroadcastHashJoin, JoinedRows
 from headrace.operators.join.key_index import can_be_key
-from headrace.operators.join.matching import MatchedRows, Matching
 from headrace.operators.join.regular.definition import JoinDefinition
 from headrace.operators.join.results import JoinType
 from headrace.table.logical import relations as logical
@@ -132,7 +132,7 @@ class BroadcastJoin(PhysicalNode):
         """The same join with some of its columns."""
         return replace(self, columns=tuple(self.columns[index] for index in read))
 
-    def matching(self, builder: GraphBuilder) -> Matching:
+    def hash_join(self, builder: GraphBuilder) -> BroadcastHashJoin:
         """The join in the form that operators take."""
         left, right = map(record_type, self.sides)
         rest, keys = self.keys.rest, self.keys
@@ -145,10 +145,10 @@ class BroadcastJoin(PhysicalNode):
             (keys.strict(keys.left), keys.strict(keys.right)),
         )
         build = rows_of(self.build.node, builder)
-        return Matching(definition, build, (keys.left, keys.right), self.builds_left, self.columns)
+        return BroadcastHashJoin(definition, build, (keys.left, keys.right), self.builds_left, self.columns)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return builder.add(BroadcastJoinSpec(self.matching(builder)), self.name, *inputs)
+        return builder.add(BroadcastJoinSpec(self.hash_join(builder)), self.name, *inputs)
 
 
 def _is_plain(join: BroadcastJoin) -> bool:
@@ -156,7 +156,7 @@ def _is_plain(join: BroadcastJoin) -> bool:
 
 
 def _rows_of_join(join: BroadcastJoin, builder: GraphBuilder) -> BoundedRows:
-    return MatchedRows(record_type(join.schema), rows_of(join.input, builder), join.matching(builder))
+    return JoinedRows(record_type(join.schema), rows_of(join.input, builder), join.hash_join(builder))
 
 
 def _can_be_broadcast(join: HashJoin) -> bool:

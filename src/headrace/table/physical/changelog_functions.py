@@ -14,8 +14,8 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.changelog_rules import ChangelogRule, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.literal_text import record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
-from headrace.table.physical.scalar_text import record_type_text
 from headrace.table.physical.translation import GraphBuilder, record_type
 
 

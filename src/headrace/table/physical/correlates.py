@@ -20,8 +20,9 @@ from headrace.table.physical.basic import ValuesScan
 from headrace.table.physical.calcs import filtered, projected
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
+from headrace.table.physical.literal_text import record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
-from headrace.table.physical.scalar_text import CalciteText, calcite_text, record_type_text
+from headrace.table.physical.scalar_text import CalciteText, calcite_text
 from headrace.table.physical.translation import GraphBuilder, record_type
 from headrace.table.rules.set_operations import ReplicateRows
 

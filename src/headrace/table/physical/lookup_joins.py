@@ -22,9 +22,9 @@ from headrace.table.physical.compilation import compiled, compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, table_source
 from headrace.table.physical.joins import JOIN_NAMES, JoinKeys, keys_in_subtask, smallest_key
 from headrace.table.physical.keys import NO_KEYS, Keys
+from headrace.table.physical.literal_text import literal_text
 from headrace.table.physical.lookup_requests import LookupHint
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.scalar_text import literal_text
 from headrace.table.physical.translation import GraphBuilder, by_key, record_type
 from headrace.table.rules.conditions import call
 from headrace.table.rules.temporal import LookupJoin as LogicalLookupJoin

@@ -18,8 +18,8 @@ from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.compilation import compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.keys import Keys
+from headrace.table.physical.literal_text import model_call_text, record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
-from headrace.table.physical.scalar_text import model_call_text, record_type_text
 from headrace.table.physical.translation import GraphBuilder, record_type
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from headrace.table.physical.joins import (
     without_times,
 )
 from headrace.table.physical.keys import Keys
+from headrace.table.physical.literal_text import record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.scalar_text import record_type_text
 from headrace.table.physical.translation import GraphBuilder, by_key
 
 _KINDS: Final = (JoinKind.INNER, JoinKind.LEFT)
