@@ -39,8 +39,9 @@ $(INSTALLED): pyproject.toml
 	@echo "Installing headrace and its tools into $(VENV)"
 	@# uv takes half of pip's time, but knows no index that only pip is told of. What is never imported need not be compiled.
 	@# PyPI has PySpark as sources alone: half a gigabyte of jars would be compressed into a wheel, to be unpacked at once.
+	@# A cache would keep 2 GB of that build for each installation.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
-	    $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[$(EXTRAS)]' \
+	    $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --editable '.[$(EXTRAS)]' \
 	        --config-settings-package 'pyspark:--build-option=--compression=stored' || \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
 	@touch $@

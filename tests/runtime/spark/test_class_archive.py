@@ -231,6 +231,22 @@ def test_archives_out_of_use_are_removed_when_another_is_made(tmp_path: Path, sp
     assert recent.folder.exists()
 
 
+def test_the_five_that_were_used_last_are_kept(tmp_path: Path, spark_home: Path) -> None:
+    files = []
+    for number in range(6):
+        (spark_home / "jars" / f"{number}.jar").write_bytes(b"")
+        archive, file = made(tmp_path, spark_home)
+        files.append(file)
+        used = time.time() - (600 if number == 2 else 60)
+        os.utime(archive.folder, (used, used))
+
+    (spark_home / "jars" / "another.jar").write_bytes(b"")
+    made(tmp_path, spark_home)
+
+    assert [file.exists() for file in files].count(True) == 4
+    assert not files[2].exists()
+
+
 def test_a_process_of_its_own_makes_it(tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[list[str], dict[str, Any]]] = []
 

@@ -42,6 +42,8 @@ _LOG: Final = "making.log"
 _RETRY_SECONDS: Final = 24 * 3600
 _UNUSED_SECONDS: Final = 30 * 24 * 3600
 """Archives of a Java or of jars that nobody has started for so long are removed."""
+_KEPT: Final = 5
+"""The archives that were used last stay: each takes 170 MB, and each virtual environment with PySpark has its own."""
 
 _DIRECTORIES_IN_CLASS_PATH: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 """Java refuses an archive where folders are on the class path."""
@@ -191,6 +193,7 @@ def _checksum(path: Path) -> int:
 
 def _remove_unused(folder: Path) -> None:
     oldest = time.time() - _UNUSED_SECONDS
-    for other in folder.iterdir():
-        if other.stat().st_mtime < oldest:
+    used = sorted(((other.stat().st_mtime, other) for other in folder.iterdir()), reverse=True)
+    for rank, (last_use, other) in enumerate(used):
+        if rank >= _KEPT or last_use < oldest:
             shutil.rmtree(other, ignore_errors=True)
