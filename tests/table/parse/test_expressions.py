@@ -13,7 +13,6 @@ from headrace.table.parse.tree.expressions import (
     BinaryOperator,
     BooleanLiteral,
     BoundKind,
-    Call,
     CaseExpression,
     CastExpression,
     CollectionConstructor,
@@ -21,7 +20,6 @@ from headrace.table.parse.tree.expressions import (
     Descriptor,
     DoubleLiteral,
     Exists,
-    FieldAccess,
     Identifier,
     InList,
     InQuery,
@@ -38,10 +36,12 @@ from headrace.table.parse.tree.expressions import (
     Over,
     OverWindow,
     Quantified,
-    Quantifier,
     RowConstructor,
     ScalarQuery,
+    SetQuantifier,
+    SqlCall,
     SqlExpression,
+    SqlFieldAccess,
     Star,
     StringLiteral,
     TableArgument,
@@ -85,7 +85,7 @@ def grouped(node: SqlExpression) -> str:  # noqa: C901, PLR0911
             return f"({grouped(node.operand)} IN {', '.join(map(grouped, node.items))})"
         case ItemAccess():
             return f"{grouped(node.operand)}[{grouped(node.index)}]"
-        case FieldAccess():
+        case SqlFieldAccess():
             return f"{grouped(node.operand)}.{node.name}"
     raise AssertionError(node)
 
@@ -166,12 +166,12 @@ def test_intervals() -> None:
 
 def test_forms_with_words_are_calls() -> None:
     extract = parse_expression("EXTRACT(YEAR FROM a)")
-    assert isinstance(extract, Call)
+    assert isinstance(extract, SqlCall)
     assert extract.name == "EXTRACT"
     assert extract.arguments[0] == UnitArgument(TimeUnit.YEAR, start=0, end=0)
     for text in ("SUBSTRING(a FROM 1 FOR 2)", "substring(a, 1, 2)"):
         call = parse_expression(text)
-        assert isinstance(call, Call)
+        assert isinstance(call, SqlCall)
         assert (call.name, len(call.arguments)) == ("SUBSTRING", 3)
     for text, count in {
         "OVERLAY(a PLACING b FROM 1)": 3,
@@ -184,7 +184,7 @@ def test_forms_with_words_are_calls() -> None:
         "DATE(a)": 1,
     }.items():
         call = parse_expression(text)
-        assert isinstance(call, Call), text
+        assert isinstance(call, SqlCall), text
         assert len(call.arguments) == count, text
 
 
@@ -206,15 +206,15 @@ def test_trim_cast_and_case() -> None:
 def test_calls_have_their_clauses() -> None:
     over = parse_expression("COUNT(DISTINCT a) FILTER (WHERE b) OVER (w PARTITION BY c ORDER BY d DESC NULLS LAST)")
     assert isinstance(over, Over)
-    assert (over.call.quantifier, over.call.filter is None) == (Quantifier.DISTINCT, False)
+    assert (over.call.quantifier, over.call.filter is None) == (SetQuantifier.DISTINCT, False)
     assert isinstance(over.window, OverWindow)
     assert str(over.window.base) == "w"
     assert (over.window.order_by[0].descending, over.window.order_by[0].nulls_first) == (True, False)
     count = parse_expression("COUNT(*)")
-    assert isinstance(count, Call)
+    assert isinstance(count, SqlCall)
     assert count.arguments == (Star(start=0, end=0),)
     ordered = parse_expression("LISTAGG(a, ',') WITHIN GROUP (ORDER BY b)")
-    assert isinstance(ordered, Call)
+    assert isinstance(ordered, SqlCall)
     assert (ordered.is_within_group, len(ordered.order_by)) == (True, 1)
 
 
@@ -238,7 +238,7 @@ def test_frames(text: str, low: BoundKind, high: BoundKind | None) -> None:
 
 def test_arguments_of_tables() -> None:
     call = parse_expression("f(input => TABLE t PARTITION BY (a, b) ORDER BY c, on_time => DESCRIPTOR(d), n => 1)")
-    assert isinstance(call, Call)
+    assert isinstance(call, SqlCall)
     assert all(isinstance(argument, NamedArgument) for argument in call.arguments)
     table, descriptor, _ = (argument.value for argument in call.arguments if isinstance(argument, NamedArgument))
     assert isinstance(table, TableArgument)
@@ -277,7 +277,7 @@ def test_json() -> None:
         ("(a)", Identifier),
         ("MAP['a', 1]", CollectionConstructor),
         ("t.*", Star),
-        ("f(x).y", FieldAccess),
+        ("f(x).y", SqlFieldAccess),
     ],
 )
 def test_parentheses_and_brackets(text: str, kind: type) -> None:

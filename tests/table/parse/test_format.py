@@ -96,7 +96,7 @@ def grown(inner: st.SearchStrategy[ex.SqlExpression]) -> st.SearchStrategy[ex.Sq
         st.builds(ex.Like, st.sampled_from(ex.LikeKind), inner, inner, st.none() | inner, flag, **at),
         st.builds(ex.InList, inner, some, flag, **at),
         st.builds(ex.ItemAccess, inner, inner, **at),
-        st.builds(ex.FieldAccess, inner, NAMES, **at),
+        st.builds(ex.SqlFieldAccess, inner, NAMES, **at),
         st.builds(ex.RowConstructor, more, flag, **at),
         st.builds(ex.CollectionConstructor, st.sampled_from(ex.ConstructorKind), some, **at),
         st.builds(

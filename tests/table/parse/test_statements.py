@@ -206,11 +206,11 @@ def test_limits(text: str, has_limit: bool, has_offset: bool) -> None:
 
 
 def test_set_operations_bind_from_the_left_and_intersect_most() -> None:
-    union = query("SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 3 EXCEPT SELECT 4", qu.SetOperation)
-    assert union.operator is qu.SetOperator.EXCEPT
-    assert isinstance(union.left, qu.SetOperation)
-    assert (union.left.operator, union.left.is_all) == (qu.SetOperator.UNION, True)
-    assert isinstance(union.left.right, qu.SetOperation)
+    union = query("SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 3 EXCEPT SELECT 4", qu.SqlSetOperation)
+    assert union.operator is qu.SqlSetOperator.EXCEPT
+    assert isinstance(union.left, qu.SqlSetOperation)
+    assert (union.left.operator, union.left.is_all) == (qu.SqlSetOperator.UNION, True)
+    assert isinstance(union.left.right, qu.SqlSetOperation)
     with_query = query("WITH RECURSIVE a (x) AS (SELECT 1), b AS (TABLE a) SELECT x FROM b", qu.WithQuery)
     assert (with_query.is_recursive, len(with_query.items)) == (True, 2)
 
@@ -231,15 +231,15 @@ def test_set_operations_bind_from_the_left_and_intersect_most() -> None:
         ("t JOIN u USING (a, b)", qu.JoinRelation),
         ("t CROSS JOIN UNNEST(a) WITH ORDINALITY AS x (b, n)", qu.JoinRelation),
         ("t LEFT JOIN LATERAL TABLE(f(a)) AS x (b) ON TRUE", qu.JoinRelation),
-        ("TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))", qu.TableFunction),
-        ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", qu.TableFunction),
-        ("t FOR SYSTEM_TIME AS OF a.ts", qu.Snapshot),
+        ("TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))", qu.TableFunctionCall),
+        ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", qu.TableFunctionCall),
+        ("t FOR SYSTEM_TIME AS OF a.ts", qu.SnapshotRelation),
         ("t TABLESAMPLE BERNOULLI (10) REPEATABLE (3)", qu.TableSample),
         ("t PIVOT (SUM(a) AS s FOR b IN ('x' AS y, ('z')))", qu.Pivot),
         ("t UNPIVOT INCLUDE NULLS (a FOR b IN (c AS 'x', d))", qu.Unpivot),
     ],
 )
-def test_relations(text: str, kind: type[qu.Relation]) -> None:
+def test_relations(text: str, kind: type[qu.SqlRelation]) -> None:
     assert type(query(f"SELECT * FROM {text}", qu.SelectQuery).relation) is kind
 
 
@@ -260,7 +260,7 @@ def test_match_recognize() -> None:
     assert (first.least, first.most, first.is_reluctant) == (1, None, True)
     assert isinstance(group, qu.PatternRepetition)
     assert (group.least, group.most, type(group.part)) == (2, 3, qu.PatternAlternatives)
-    assert isinstance(excluded, qu.PatternExclusion)
+    assert isinstance(excluded, qu.RowPatternExclusion)
     assert isinstance(permuted, qu.PatternPermutation)
     assert (match.at_begin, match.at_end, len(match.subsets), len(match.definitions)) == (True, True, 1, 1)
 
@@ -268,7 +268,7 @@ def test_match_recognize() -> None:
 def test_long_texts_take_no_stack() -> None:
     rows = query("VALUES " + ", ".join(["(1, 'a')"] * 1000), qu.ValuesQuery)
     assert len(rows.rows) == 1000
-    union = query(" UNION ALL ".join(["SELECT 1"] * 1000), qu.SetOperation)
+    union = query(" UNION ALL ".join(["SELECT 1"] * 1000), qu.SqlSetOperation)
     assert union.is_all
 
 

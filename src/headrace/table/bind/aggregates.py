@@ -45,7 +45,7 @@ def has_aggregate(node: SqlNode, context: BindContext) -> bool:
 
 def is_aggregate(node: SqlNode, context: BindContext) -> bool:
     """Return whether a node is a call of an aggregate."""
-    if isinstance(node, sql.Call):
+    if isinstance(node, sql.SqlCall):
         function = context.function(node.function)
         return function is not None and function.kind is FunctionKind.AGGREGATE
     return isinstance(node, json.JsonObject | json.JsonArray) and node.is_aggregate
@@ -53,7 +53,7 @@ def is_aggregate(node: SqlNode, context: BindContext) -> bool:
 
 def _is_window_part(node: SqlNode) -> bool:
     """Return whether a node is an auxiliary group window function: ``TUMBLE_START(...)``."""
-    if not isinstance(node, sql.Call):
+    if not isinstance(node, sql.SqlCall):
         return False
     window, _, part = node.name.partition("_")
     return part in GROUP_WINDOW_PARTS and window in GROUP_WINDOWS
@@ -180,13 +180,13 @@ class GroupBinder(ExpressionBinder):
                     return self.chained(self._group_column(scalar), rest[-2::-1])
         return super()._binary(node)
 
-    def function_call(self, node: sql.Call) -> Scalar:
+    def function_call(self, node: sql.SqlCall) -> Scalar:
         if _is_window_part(node):
             window, _, part = node.name.partition("_")
             return self._window_part(node, window, part)
         return super().function_call(node)
 
-    def _window_part(self, node: sql.Call, window: str, part: str) -> Scalar:
+    def _window_part(self, node: sql.SqlCall, window: str, part: str) -> Scalar:
         """``TUMBLE_START(time, size)`` of a window in GROUP BY."""
         operands = self.inner.bind_all(node.arguments)
         for _, scalar in self.keys:
@@ -214,7 +214,7 @@ class GroupBinder(ExpressionBinder):
         kind = scalar.type.as_nullable() if nullable else scalar.type
         return InputRef(index, type=kind, time=scalar.time)
 
-    def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
+    def aggregate(self, node: sql.SqlCall, function: FunctionDefinition) -> Scalar:
         if function.name in ("GROUPING", "GROUPING_ID"):
             self._check_grouping(node)
         if function.name == "GROUP_ID" and not self.keys:
@@ -223,13 +223,13 @@ class GroupBinder(ExpressionBinder):
             return Literal(0, type=BIGINT.not_null())
         return self.aggregate_of(node, function, self.inner.over_operands(node))
 
-    def _check_grouping(self, node: sql.Call) -> None:
+    def _check_grouping(self, node: sql.SqlCall) -> None:
         for argument in node.arguments:
             if self.inner.bind(argument) not in self.inputs[: self.group]:
                 raise self.context.error(argument, f"{node.name} takes expressions of GROUP BY")
 
     def aggregate_of(
-        self, node: sql.Call, function: FunctionDefinition, operands: tuple[Scalar, ...], options: Options = ()
+        self, node: sql.SqlCall, function: FunctionDefinition, operands: tuple[Scalar, ...], options: Options = ()
     ) -> Scalar:
         """The column of an aggregate; equal aggregates share one."""
         signature = function.types(CallShape(operands, options, self._has_groups()))
@@ -245,7 +245,7 @@ class GroupBinder(ExpressionBinder):
         nullable = signature.result.nullable or (node.filter is not None and function.name not in _NEVER_NULL)
         time = cast[0].time if cast and signature.result.as_nullable() == cast[0].type.as_nullable() else None
         columns = tuple(map(self._input, cast))
-        is_distinct = node.quantifier is sql.Quantifier.DISTINCT
+        is_distinct = node.quantifier is sql.SetQuantifier.DISTINCT
         if function.name == "COUNT" and not is_distinct and not any(each.type.nullable for each in cast):
             columns = ()  # all rows count
         call = AggregateCall(
@@ -282,7 +282,7 @@ class GroupBinder(ExpressionBinder):
     ) -> Scalar:
         path = Path((Name(name, start=node.start, end=node.end),), start=node.start, end=node.end)
         order_by = node.order_by if isinstance(node, json.JsonArray) else ()
-        call = sql.Call(path, arguments, order_by=order_by, start=node.start, end=node.end)
+        call = sql.SqlCall(path, arguments, order_by=order_by, start=node.start, end=node.end)
         return self.aggregate_of(call, FUNCTIONS[name], self.inner.bind_all(arguments), options)
 
     def _has_groups(self) -> bool:
@@ -303,7 +303,7 @@ class GroupBinder(ExpressionBinder):
             keys.append(SortKey(self._input(key.operand), key.descending, key.nulls_first))
         return tuple(keys)
 
-    def _call_column(self, call: AggregateCall, node: sql.Call) -> Scalar:
+    def _call_column(self, call: AggregateCall, node: sql.SqlCall) -> Scalar:
         if call not in self.calls:
             self.calls.append(call)
         index = self.group + self.calls.index(call)

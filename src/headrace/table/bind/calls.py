@@ -154,7 +154,7 @@ class CallBinder(ABC):
     def _not_applicable(self, function: FunctionDefinition, operands: Sequence[Scalar], node: SqlNode) -> NoReturn:
         raise self.context.error(node, *_refusal(function, operands))
 
-    def function_call(self, node: sql.Call) -> Scalar:
+    def function_call(self, node: sql.SqlCall) -> Scalar:
         """A call as it is written."""
         if node.name in _WINDOW_PARTS:
             self.bind_all(node.arguments)
@@ -186,14 +186,14 @@ class CallBinder(ABC):
         found = self._call(function, operands, node, options)
         return found if constant is None else constant(self.context, operands, found)
 
-    def user_table_function(self, node: sql.Call, function: FunctionDefinition) -> Call:
+    def user_table_function(self, node: sql.SqlCall, function: FunctionDefinition) -> Call:
         """A call of a user-defined table function, whose value is an array of rows."""
         self._no_clauses(node)
         call = self._call(function, self.bind_all(node.arguments), node, ())
         assert isinstance(call, Call)
         return call
 
-    def arguments(self, node: sql.Call) -> tuple[tuple[Scalar, ...], Options]:
+    def arguments(self, node: sql.SqlCall) -> tuple[tuple[Scalar, ...], Options]:
         """The operands of a call, and its options."""
         options: list[tuple[str, object]] = []
         operands: list[Scalar] = []
@@ -204,7 +204,7 @@ class CallBinder(ABC):
                 operands.append(self.bind(argument))
         return tuple(operands), tuple(options)
 
-    def lookup(self, node: sql.Call) -> FunctionDefinition:
+    def lookup(self, node: sql.SqlCall) -> FunctionDefinition:
         """The function that a call names."""
         found = self.context.function(node.function)
         if found is None or found.name in _SYMBOLS or " " in found.name:
@@ -212,11 +212,11 @@ class CallBinder(ABC):
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)
         return found
 
-    def _no_clauses(self, node: sql.Call) -> None:
+    def _no_clauses(self, node: sql.SqlCall) -> None:
         if node.quantifier is not None or node.filter is not None or node.order_by:
             raise self.context.error(node, f"{node.name} is not an aggregate: it takes no DISTINCT, FILTER or ORDER BY")
 
-    def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
+    def aggregate(self, node: sql.SqlCall, function: FunctionDefinition) -> Scalar:
         """An aggregate, which only some clauses allow."""
         raise self.context.error(node, f"{function.name} is an aggregate, which {self.clause} cannot have")
 
@@ -254,14 +254,14 @@ class CallBinder(ABC):
             self.bind_all(window.partition_by),
             tuple(map(self.order_key, window.order_by)),
             frame,
-            call.quantifier is sql.Quantifier.DISTINCT,
+            call.quantifier is sql.SetQuantifier.DISTINCT,
             call.null_treatment is sql.NullTreatment.IGNORE,
             function.options,
             type=kind,
             time=_time(function.name, operands, kind) if function.user is None else None,
         )
 
-    def over_operands(self, node: sql.Call) -> tuple[Scalar, ...]:
+    def over_operands(self, node: sql.SqlCall) -> tuple[Scalar, ...]:
         """The arguments of an aggregate; none of ``COUNT(*)``."""
         if node.is_within_group:
             raise self.context.error(node, f"{node.name} takes no WITHIN GROUP")
@@ -317,7 +317,7 @@ class CallBinder(ABC):
         self._check_frame(window, frame)
         return frame
 
-    def _bound(self, bound: sql.FrameBound) -> FrameBound:
+    def _bound(self, bound: sql.WindowFrameBound) -> FrameBound:
         if bound.offset is None:
             return FrameBound(FrameBoundKind(bound.kind.value))
         offset = _number(self.bind(bound.offset))

@@ -59,7 +59,7 @@ def _expanded(node: SqlNode, found: Expansions, *, is_aliased: bool) -> SqlNode:
     if isinstance(node, queries.TableQuery):
         return _table_query(node, found)
     node = written_out(node)
-    if isinstance(node, sql.Call):
+    if isinstance(node, sql.SqlCall):
         names_of = tuple(_name(name, name.text.upper()) for name in node.function.names)
         path = Path(names_of, start=node.function.start, end=node.function.end)
         node = replace(node, function=path) if len(names_of) == 1 else node
@@ -74,7 +74,7 @@ def _expanded(node: SqlNode, found: Expansions, *, is_aliased: bool) -> SqlNode:
     elif isinstance(node, queries.OrderedQuery):
         changes["order_by"] = tuple(_order(each, node.body, found) for each in node.order_by)
     changed = replace(node, **changes)
-    if isinstance(changed, queries.Relation) and not is_aliased and place(node) in found.generated:
+    if isinstance(changed, queries.SqlRelation) and not is_aliased and place(node) in found.generated:
         alias = _name(node, found.generated[place(node)])
         return queries.AliasedRelation(changed, alias, start=node.start, end=node.end)
     return changed
@@ -118,7 +118,7 @@ def _items(node: queries.SelectQuery, found: Expansions) -> list[queries.SelectI
     return items
 
 
-def _table(node: queries.TableReference, found: Expansions, *, is_aliased: bool) -> queries.Relation:
+def _table(node: queries.TableReference, found: Expansions, *, is_aliased: bool) -> queries.SqlRelation:
     names = found.tables.get(place(node.table))
     if names is None:
         return node

@@ -368,7 +368,7 @@ class ExpressionBinder(CallBinder):
             return self.field(operand, kind.names[index.value - 1], index)
         raise self.context.error(index, f"a row has fields by name, or by number from 1 to {len(kind.names)}")
 
-    def _field(self, node: sql.FieldAccess) -> Scalar:
+    def _field(self, node: sql.SqlFieldAccess) -> Scalar:
         return self.field(self.bind(node.operand), node.name.text, node.name)
 
     def json_object(self, node: json.JsonObject) -> Scalar:
@@ -522,13 +522,13 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.Exists: ExpressionBinder._exists,
     sql.ScalarQuery: ExpressionBinder._scalar_query,
     sql.ItemAccess: ExpressionBinder._item,
-    sql.FieldAccess: ExpressionBinder._field,
+    sql.SqlFieldAccess: ExpressionBinder._field,
     sql.CaseExpression: ExpressionBinder._case,
     sql.CastExpression: ExpressionBinder._cast,
     sql.CollectionConstructor: ExpressionBinder._constructor,
     sql.RowConstructor: ExpressionBinder._row_constructor,
     sql.CollectionQuery: ExpressionBinder._collection_query,
-    sql.Call: lambda binder, node: binder.function_call(node),
+    sql.SqlCall: lambda binder, node: binder.function_call(node),
     sql.Trim: forms.trim,
     json.JsonPathCall: forms.json_path_call,
     json.JsonObject: lambda binder, node: binder.json_object(node),

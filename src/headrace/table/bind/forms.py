@@ -85,7 +85,7 @@ def _parts(binder: CallBinder, nodes: Sequence[sql.SqlExpression]) -> tuple[Scal
     """What stands in JSON; ``JSON(text)`` stands nowhere else."""
     return tuple(
         binder.call("JSON", binder.bind_all(node.arguments), node)
-        if isinstance(node, sql.Call) and node.name == "JSON"
+        if isinstance(node, sql.SqlCall) and node.name == "JSON"
         else binder.bind(node)
         for node in nodes
     )

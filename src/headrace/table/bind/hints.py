@@ -19,7 +19,7 @@ _OF_RELATIONS: Final = frozenset({"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", 
 _HINTS: Final = JOIN_HINTS | {"OPTIONS", "ALIAS", "JSON_AGGREGATE_WRAPPED"}
 
 
-def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, ...]:
+def bound_hints(context: BindContext, nodes: Sequence[sql.SqlHint]) -> tuple[Hint, ...]:
     """The hints of one clause.
 
     Raises:
@@ -43,7 +43,7 @@ def bound_hints(context: BindContext, nodes: Sequence[sql.Hint]) -> tuple[Hint, 
     return tuple(hints)
 
 
-def _check_ttl(context: BindContext, node: sql.Hint) -> None:
+def _check_ttl(context: BindContext, node: sql.SqlHint) -> None:
     for key, value in node.options:
         try:
             time_to_live(value)
@@ -52,7 +52,7 @@ def _check_ttl(context: BindContext, node: sql.Hint) -> None:
             raise context.unplanned(node, reason, "Write '1d', or '12h'.") from None
 
 
-def check_names(context: BindContext, nodes: Sequence[sql.Hint], sources: Sequence[NamedRelation]) -> None:
+def check_names(context: BindContext, nodes: Sequence[sql.SqlHint], sources: Sequence[NamedRelation]) -> None:
     """Refuse hints of joins and of state that name no relation of its FROM, when it is planned."""
     names = [source.alias for source in sources if source.alias is not None]
     for node in nodes:
@@ -63,7 +63,7 @@ def check_names(context: BindContext, nodes: Sequence[sql.Hint], sources: Sequen
                 context.defer(node, reason, misspelt(key, names) or f"There is {', '.join(names)}.")
 
 
-def _names_in(hint: str, node: sql.Hint) -> list[str]:
+def _names_in(hint: str, node: sql.SqlHint) -> list[str]:
     if hint == "LOOKUP":
         return [dict(node.options)["table"]]
     if hint == "STATE_TTL":
@@ -92,7 +92,7 @@ def time_to_live(text: str) -> int:
     return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
-def refuse_options(context: BindContext, table: Path, nodes: Sequence[sql.Hint]) -> None:
+def refuse_options(context: BindContext, table: Path, nodes: Sequence[sql.SqlHint]) -> None:
     """Refuse the hint ``OPTIONS`` on an object without options.
 
     Raises:

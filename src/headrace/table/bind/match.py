@@ -241,7 +241,7 @@ def _goes_by_rows(clauses: MatchClauses) -> bool:
 
 def _walk(pattern: queries.RowPattern) -> Iterator[queries.RowPattern]:
     yield pattern
-    if isinstance(pattern, queries.PatternRepetition | queries.PatternExclusion):
+    if isinstance(pattern, queries.PatternRepetition | queries.RowPatternExclusion):
         yield from _walk(pattern.part)
     elif isinstance(pattern, queries.PatternSequence | queries.PatternAlternatives | queries.PatternPermutation):
         for part in pattern.parts:
@@ -259,7 +259,7 @@ def _required(pattern: queries.RowPattern) -> set[str]:
             return {name.text}
         case queries.PatternRepetition(part=part):
             return _required(part) if pattern.least else set()
-        case queries.PatternExclusion(part=part):
+        case queries.RowPatternExclusion(part=part):
             return _required(part)
         case queries.PatternAlternatives(parts=parts):
             return set.intersection(*map(_required, parts))
@@ -273,7 +273,7 @@ def _can_be_empty(pattern: queries.RowPattern) -> bool:
     match pattern:
         case queries.PatternRepetition(part=part):
             return not pattern.least or _can_be_empty(part)
-        case queries.PatternExclusion(part=part):
+        case queries.RowPatternExclusion(part=part):
             return _can_be_empty(part)
         case queries.PatternAlternatives(parts=parts):
             return any(map(_can_be_empty, parts))
@@ -288,7 +288,7 @@ def _pattern(pattern: queries.RowPattern) -> Pattern:
             return name.text
         case queries.PatternRepetition(part=part):
             return PatternQuantity(_pattern(part), pattern.least or 0, pattern.most, pattern.is_reluctant)
-        case queries.PatternExclusion(part=part):
+        case queries.RowPatternExclusion(part=part):
             return PatternExclusion(_pattern(part))
         case queries.PatternPermutation(parts=parts):
             orders = itertools.permutations(map(_pattern, parts[:_MOST_PERMUTED]))

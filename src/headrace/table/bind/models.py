@@ -27,7 +27,7 @@ MODEL_FUNCTIONS: Final = frozenset({"ML_PREDICT", "ML_EVALUATE"})
 """The names of table functions of models."""
 
 
-def bound_model_function(functions: TableFunctionBinder, node: sql.Call) -> Relation:
+def bound_model_function(functions: TableFunctionBinder, node: sql.SqlCall) -> Relation:
     """Bind a call of a table function of models.
 
     Raises:
@@ -56,7 +56,7 @@ def bound_model_function(functions: TableFunctionBinder, node: sql.Call) -> Rela
     return MLPredict(source, call)
 
 
-def _arguments(context: BindContext, node: sql.Call) -> Mapping[str, sql.SqlExpression]:
+def _arguments(context: BindContext, node: sql.SqlCall) -> Mapping[str, sql.SqlExpression]:
     """The arguments by parameter, in the order of the parameters or by their names."""
     found: dict[str, sql.SqlExpression] = {}
     for at, argument in enumerate(node.arguments):

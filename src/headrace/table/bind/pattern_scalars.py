@@ -83,7 +83,7 @@ class PatternScalars(ExpressionBinder):
             found = self.field(found, name.text, name)
         return found
 
-    def function_call(self, node: sql.Call) -> Scalar:
+    def function_call(self, node: sql.SqlCall) -> Scalar:
         rule = _FUNCTIONS.get(node.name)
         return super().function_call(node) if rule is None else rule(self, node)
 
@@ -103,7 +103,7 @@ class PatternScalars(ExpressionBinder):
 
     # --- navigation --------------------------------------------------------------------------------------------------
 
-    def navigation(self, node: sql.Call) -> Scalar:
+    def navigation(self, node: sql.SqlCall) -> Scalar:
         """``FIRST`` and ``LAST`` of a variable's rows, with an offset."""
         if not 1 <= len(node.arguments) <= 2:
             raise self.context.error(node, f"{node.name} takes a column, and how many rows further on")
@@ -117,7 +117,7 @@ class PatternScalars(ExpressionBinder):
         self._one_variable(node, refs)
         return _moved(operand, node.name, self._offset(node))
 
-    def _offset(self, node: sql.Call) -> int:
+    def _offset(self, node: sql.SqlCall) -> int:
         if len(node.arguments) < 2:
             return 1 if node.name in _PHYSICAL else 0
         given = node.arguments[1]
@@ -126,7 +126,7 @@ class PatternScalars(ExpressionBinder):
             raise self.context.unplanned(given, "the number of rows is a constant that is not negative")
         return int(offset.value)
 
-    def physical(self, node: sql.Call) -> Scalar:
+    def physical(self, node: sql.SqlCall) -> Scalar:
         """``PREV`` and ``NEXT``, which go on or back among all rows; beyond Flink, but for the row itself."""
         found = self.navigation(node)
         offset = self._offset(node)
@@ -139,7 +139,7 @@ class PatternScalars(ExpressionBinder):
 
     # --- functions of the match --------------------------------------------------------------------------------------
 
-    def classifier(self, node: sql.Call) -> Scalar:
+    def classifier(self, node: sql.SqlCall) -> Scalar:
         """``CLASSIFIER()``, the variable that the row is mapped to; beyond Flink."""
         if self.clause != "MEASURES":
             raise self.context.unplanned(
@@ -155,7 +155,7 @@ class PatternScalars(ExpressionBinder):
         kind = STRING.not_null() if variable in self._required else STRING
         return PatternRef(variable, CLASSIFIER, "CLASSIFIER", type=kind)
 
-    def match_number(self, node: sql.Call) -> Scalar:
+    def match_number(self, node: sql.SqlCall) -> Scalar:
         """``MATCH_NUMBER()``, the number of the match in its partition; beyond Flink."""
         if node.arguments:
             raise self.context.error(node, "MATCH_NUMBER takes no arguments")
@@ -164,7 +164,7 @@ class PatternScalars(ExpressionBinder):
             raise self.context.unplanned(node, reason)
         return Call(node.name, (), type=BIGINT.not_null())
 
-    def match_rowtime(self, node: sql.Call) -> Scalar:
+    def match_rowtime(self, node: sql.SqlCall) -> Scalar:
         """``MATCH_ROWTIME()``, the time of the row that made the match complete; with a column in the column's type."""
         kind: LogicalType = timestamp(3).not_null()
         operands = self.bind_all(node.arguments)
@@ -176,7 +176,7 @@ class PatternScalars(ExpressionBinder):
             kind = operand.type
         return Call(node.name, operands, type=kind, time=TimeAttribute.ROWTIME)
 
-    def match_proctime(self, node: sql.Call) -> Scalar:
+    def match_proctime(self, node: sql.SqlCall) -> Scalar:
         """``MATCH_PROCTIME()``, the time at which the match is found."""
         if node.arguments:
             raise self.context.error(node, "MATCH_PROCTIME takes no arguments")
@@ -184,8 +184,8 @@ class PatternScalars(ExpressionBinder):
 
     # --- aggregates --------------------------------------------------------------------------------------------------
 
-    def aggregate(self, node: sql.Call, function: FunctionDefinition) -> Scalar:
-        if node.quantifier is sql.Quantifier.DISTINCT:
+    def aggregate(self, node: sql.SqlCall, function: FunctionDefinition) -> Scalar:
+        if node.quantifier is sql.SetQuantifier.DISTINCT:
             raise self.context.error(node, "aggregates of MATCH_RECOGNIZE take no DISTINCT")
         if node.filter is not None:
             self.context.defer(node.filter, "aggregates of MATCH_RECOGNIZE take no FILTER", "Use CASE WHEN ... END.")
@@ -205,7 +205,7 @@ class PatternScalars(ExpressionBinder):
         return self._aggregate(node, function, operands, variable)
 
     def _aggregate(
-        self, node: sql.Call, function: FunctionDefinition, operands: tuple[Scalar, ...], variable: str
+        self, node: sql.SqlCall, function: FunctionDefinition, operands: tuple[Scalar, ...], variable: str
     ) -> PatternAggregate:
         signature = function.types(CallShape(operands))
         if signature is None:
@@ -215,7 +215,7 @@ class PatternScalars(ExpressionBinder):
         return PatternAggregate(function.name, variable, cast, function.options, type=kind)
 
     def _average(
-        self, node: sql.Call, function: FunctionDefinition, operands: tuple[Scalar, ...], variable: str
+        self, node: sql.SqlCall, function: FunctionDefinition, operands: tuple[Scalar, ...], variable: str
     ) -> Scalar:
         """An average as Flink computes it here: a sum by a count."""
         kind = self._aggregate(node, function, operands, variable).type
@@ -258,7 +258,7 @@ def _cast(scalar: Scalar, kind: LogicalType) -> Scalar:
     return scalar if scalar.type.as_nullable() == kind.as_nullable() else Cast(scalar, type=kind)
 
 
-_FUNCTIONS: Final[dict[str, Callable[[PatternScalars, sql.Call], Scalar]]] = {
+_FUNCTIONS: Final[dict[str, Callable[[PatternScalars, sql.SqlCall], Scalar]]] = {
     "FIRST": PatternScalars.navigation,
     "LAST": PatternScalars.navigation,
     "PREV": PatternScalars.physical,

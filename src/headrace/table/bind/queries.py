@@ -129,7 +129,7 @@ class QueryBinder:
             raise self.context.error(node.windows[-1], "a window is named twice")
         return _SelectBinder(self, node, scope, windows).bind(relation, order_by)
 
-    def _from(self, node: sql.Relation | None, parent: Scope | None, hints: tuple[Hint, ...] = ()) -> FromItem:
+    def _from(self, node: sql.SqlRelation | None, parent: Scope | None, hints: tuple[Hint, ...] = ()) -> FromItem:
         if node is not None:
             return RelationBinder(self, parent, hints).bind(node)
         one = Values(((Literal(0, type=INT.not_null()),),), Schema((Field("ZERO", INT.not_null()),)))
@@ -166,7 +166,7 @@ class QueryBinder:
             raise self.context.error(node, f"the values of a column have no common type: {shown}")
         return kind
 
-    def _set_operation(self, node: sql.SetOperation, parent: Scope | None) -> Relation:
+    def _set_operation(self, node: sql.SqlSetOperation, parent: Scope | None) -> Relation:
         nodes = list(_arms(node))
         arms = [self.query(arm, parent) for arm in nodes]
         word = node.operator.value + (" ALL" if node.is_all else "")
@@ -194,7 +194,7 @@ class QueryBinder:
             self.context.defer(node, "WITH RECURSIVE cannot be executed")
         inner = QueryBinder(self.context, self)
         for item in node.items:
-            if node.is_recursive and isinstance(item.query, sql.SetOperation):
+            if node.is_recursive and isinstance(item.query, sql.SqlSetOperation):
                 # The first arm of the recursion determines its columns.
                 columns = inner.query(item.query.left, parent).schema
                 given = [name.text for name in item.columns]
@@ -220,7 +220,7 @@ class QueryBinder:
         else:
             given = self.query(body, parent)
             selected = self._ordered_columns(
-                _identity(given) if isinstance(body, sql.SetOperation) else given, node.order_by
+                _identity(given) if isinstance(body, sql.SqlSetOperation) else given, node.order_by
             )
         if not selected.keys and limit is None and not offset:
             return selected.relation
@@ -298,7 +298,7 @@ class _SelectBinder:
         names_of = unique_names([*(name for _, name in items), *extra_names])
         expressions = (*(scalar for scalar, _ in items), *extra)
         relation = self._qualified(relation, qualify, expressions, names_of, hints)
-        if node.quantifier is sqle.Quantifier.DISTINCT:
+        if node.quantifier is sqle.SetQuantifier.DISTINCT:
             relation = self._distinct(relation, len(items))
         return Selected(relation, len(items), keys, tuple(name for _, name in items))
 
@@ -520,7 +520,7 @@ _MOST_DIGITS: Final = 3
 def _implicit_name(node: sqle.SqlExpression, at: int) -> str:
     if isinstance(node, sqle.Identifier):
         return node.names[-1].text
-    if isinstance(node, sqle.Call) and not node.has_parentheses:
+    if isinstance(node, sqle.SqlCall) and not node.has_parentheses:
         return node.name
     return f"EXPR${at}"
 
@@ -536,14 +536,14 @@ def _sort_key(item: sqle.OrderItem, index: int) -> SortKey:
     return SortKey(index, item.descending, nulls_first)
 
 
-def _arms(node: sql.SetOperation) -> Iterator[QueryExpression]:
+def _arms(node: sql.SqlSetOperation) -> Iterator[QueryExpression]:
     """The arms of a chain of the same operator, from left to right."""
     rest: list[QueryExpression] = []
     left: QueryExpression = node
-    while isinstance(left, sql.SetOperation) and (left.operator, left.is_all) == (node.operator, node.is_all):
+    while isinstance(left, sql.SqlSetOperation) and (left.operator, left.is_all) == (node.operator, node.is_all):
         rest.append(left.right)
         left = left.left
-        if node.operator is sql.SetOperator.EXCEPT:
+        if node.operator is sql.SqlSetOperator.EXCEPT:
             break
     return iter([left, *rest[::-1]])
 
@@ -580,7 +580,7 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.SelectQuery: QueryBinder._select,
     sql.ValuesQuery: QueryBinder._values,
     sql.TableQuery: QueryBinder._table,
-    sql.SetOperation: QueryBinder._set_operation,
+    sql.SqlSetOperation: QueryBinder._set_operation,
     sql.WithQuery: QueryBinder._with_query,
     sql.OrderedQuery: QueryBinder._ordered,
 }

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 TRUE: Final = Literal(True, type=BOOLEAN.not_null())
 
 _KINDS: Final = {
-    sql.JoinKind.INNER: JoinKind.INNER,
-    sql.JoinKind.LEFT: JoinKind.LEFT,
-    sql.JoinKind.RIGHT: JoinKind.RIGHT,
-    sql.JoinKind.FULL: JoinKind.FULL,
-    sql.JoinKind.CROSS: JoinKind.INNER,
-    sql.JoinKind.COMMA: JoinKind.INNER,
+    sql.SqlJoinKind.INNER: JoinKind.INNER,
+    sql.SqlJoinKind.LEFT: JoinKind.LEFT,
+    sql.SqlJoinKind.RIGHT: JoinKind.RIGHT,
+    sql.SqlJoinKind.FULL: JoinKind.FULL,
+    sql.SqlJoinKind.CROSS: JoinKind.INNER,
+    sql.SqlJoinKind.COMMA: JoinKind.INNER,
 }
 
 
@@ -76,7 +76,7 @@ class RelationBinder:
         self.context: BindContext = queries.context
         self.parent = parent
 
-    def bind(self, node: sql.Relation) -> FromItem:
+    def bind(self, node: sql.SqlRelation) -> FromItem:
         """Bind an item of FROM."""
         rule = _RULES.get(type(node))
         if rule is None:
@@ -153,7 +153,7 @@ class RelationBinder:
             relation = renamed(relation, schema.names)
         return FromItem(relation, (NamedRelation(node.alias.text, schema),))
 
-    def _snapshot(self, node: sql.Snapshot) -> FromItem:
+    def _snapshot(self, node: sql.SnapshotRelation) -> FromItem:
         """A table at a time of the row to the left."""
         item = self.bind(node.relation)
         period = ExpressionBinder(self.queries, self._call_scope(), "FOR SYSTEM_TIME AS OF").bind(node.time)
@@ -184,12 +184,12 @@ class RelationBinder:
 
     # --- table functions ---------------------------------------------------------------------------------------------
 
-    def _table_function(self, node: sql.TableFunction) -> FromItem:
+    def _table_function(self, node: sql.TableFunctionCall) -> FromItem:
         alias = self.context.expansions.alias_of(node)
         relation = TableFunctionBinder(self.queries, self._call_scope()).bind(node.call)
         return FromItem(relation, (NamedRelation(None, relation.schema, generated=alias),))
 
-    def _unnest(self, node: sql.Unnest) -> FromItem:
+    def _unnest(self, node: sql.UnnestRelation) -> FromItem:
         relation = unnested(ExpressionBinder(self.queries, self._call_scope(), "UNNEST"), node)
         return FromItem(relation, (NamedRelation(None, relation.schema),))
 
@@ -245,7 +245,7 @@ class RelationBinder:
             common = [name for name in left.relation.schema.names if name in right.relation.schema.names]
             names = [Name(name, start=node.start, end=node.end) for name in common]
         if not names:
-            if node.kind not in (sql.JoinKind.COMMA, sql.JoinKind.CROSS) and not node.is_natural:
+            if node.kind not in (sql.SqlJoinKind.COMMA, sql.SqlJoinKind.CROSS) and not node.is_natural:
                 raise self.context.error(node, f"{node.kind.value} JOIN needs ON or USING", "Or write CROSS JOIN.")
             return (), TRUE
         shared, terms = [], []
@@ -345,20 +345,20 @@ def _inside(condition: Scalar, left: Relation, correlation: Correlation) -> Scal
     return condition.transform(moved)
 
 
-def _takes_alias(node: sql.Relation) -> bool:
+def _takes_alias(node: sql.SqlRelation) -> bool:
     """Return whether the alias of a relation with one column also renames the column."""
-    return isinstance(node, sql.Unnest) or (
+    return isinstance(node, sql.UnnestRelation) or (
         isinstance(node, sql.DerivedTable) and isinstance(node.query, sql.ValuesQuery)
     )
 
 
-def _may_correlate(node: sql.Relation) -> bool:
+def _may_correlate(node: sql.SqlRelation) -> bool:
     """Return whether a relation may refer to columns of those to its left."""
-    if isinstance(node, sql.AliasedRelation | sql.Snapshot):
-        return isinstance(node, sql.Snapshot) or _may_correlate(node.relation)
+    if isinstance(node, sql.AliasedRelation | sql.SnapshotRelation):
+        return isinstance(node, sql.SnapshotRelation) or _may_correlate(node.relation)
     if isinstance(node, sql.DerivedTable):
         return node.is_lateral
-    return isinstance(node, sql.Unnest | sql.TableFunction)
+    return isinstance(node, sql.UnnestRelation | sql.TableFunctionCall)
 
 
 def renamed(relation: Relation, names: tuple[str, ...]) -> Relation:
@@ -376,9 +376,9 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.DerivedTable: RelationBinder._derived,
     sql.AliasedRelation: RelationBinder._aliased,
     sql.JoinRelation: RelationBinder._join,
-    sql.TableFunction: RelationBinder._table_function,
-    sql.Unnest: RelationBinder._unnest,
-    sql.Snapshot: RelationBinder._snapshot,
+    sql.TableFunctionCall: RelationBinder._table_function,
+    sql.UnnestRelation: RelationBinder._unnest,
+    sql.SnapshotRelation: RelationBinder._snapshot,
     sql.MatchRecognize: RelationBinder._match,
     sql.TableSample: RelationBinder._sample,
     sql.Pivot: RelationBinder._pivot,

@@ -67,7 +67,7 @@ class TableFunctionBinder:
         self.context = queries.context
         self.scope = scope
 
-    def bind(self, node: sql.Call) -> Relation:
+    def bind(self, node: sql.SqlCall) -> Relation:
         """Bind a call."""
         if node.name in _PARAMETERS:
             return self._window(node)
@@ -88,7 +88,7 @@ class TableFunctionBinder:
             misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS, *MODEL_FUNCTIONS, *self.context.user_function_names())),
         )
 
-    def _user_defined(self, node: sql.Call, function: FunctionDefinition) -> Relation:
+    def _user_defined(self, node: sql.SqlCall, function: FunctionDefinition) -> Relation:
         """A call of a user-defined function: a scalar with an array of rows for each row."""
         call = ExpressionBinder(self.queries, self.scope, node.name).user_table_function(node, function)
         assert isinstance(call.type, ArrayType)
@@ -99,7 +99,7 @@ class TableFunctionBinder:
 
     # --- changelogs --------------------------------------------------------------------------------------------------
 
-    def _changelog(self, node: sql.Call) -> Relation:
+    def _changelog(self, node: sql.SqlCall) -> Relation:
         """``TO_CHANGELOG(input => TABLE t)`` and ``FROM_CHANGELOG``."""
         arguments = self._changelog_arguments(node)
         source, partition_by = self.rows(node, arguments["input"])
@@ -119,7 +119,7 @@ class TableFunctionBinder:
             raise self.context.error(node, f"column '{column}' is {kind}, and no text that says the kind of change")
         return FromChangelog(source, index, codes)
 
-    def _codes(self, node: sql.Call, argument: sql.SqlExpression | None) -> KindCodes:
+    def _codes(self, node: sql.SqlCall, argument: sql.SqlExpression | None) -> KindCodes:
         """``op_mapping``: kinds and texts, of which the keys may be several with commas between them."""
         if argument is None:
             return ()
@@ -152,7 +152,7 @@ class TableFunctionBinder:
             raise self.context.error(argument, "op_mapping expects MAP['text', 'text', ...]")
         return dict(zip(texts[::2], texts[1::2], strict=True))
 
-    def _changelog_arguments(self, node: sql.Call) -> dict[str, sql.SqlExpression]:
+    def _changelog_arguments(self, node: sql.SqlCall) -> dict[str, sql.SqlExpression]:
         found: dict[str, sql.SqlExpression] = {}
         names = (*_CHANGELOG_ARGUMENTS, *map(str, range(len(node.arguments))))
         for argument, name in zip(node.arguments, names, strict=False):
@@ -176,7 +176,7 @@ class TableFunctionBinder:
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
-    def _window(self, node: sql.Call) -> Relation:
+    def _window(self, node: sql.SqlCall) -> Relation:
         arguments = self._named(node, _PARAMETERS[node.name])
         source, partition_by = self.rows(node, arguments["DATA"])
         if partition_by and node.name != "SESSION":
@@ -206,7 +206,7 @@ class TableFunctionBinder:
             tuple(intervals.values()),
         )
 
-    def _named(self, node: sql.Call, parameters: tuple[str, ...]) -> dict[str, sql.SqlExpression]:
+    def _named(self, node: sql.SqlCall, parameters: tuple[str, ...]) -> dict[str, sql.SqlExpression]:
         """The arguments by parameter name, in the order of the parameters."""
         found: dict[str, sql.SqlExpression] = {}
         named = [isinstance(argument, sql.NamedArgument) for argument in node.arguments]
@@ -229,7 +229,7 @@ class TableFunctionBinder:
             raise self.context.error(node, reason, f"Write {usage}, of which OFFSET may be left out.")
         return {name: found[name] for name in parameters if name in found}
 
-    def rows(self, node: sql.Call, argument: sql.SqlExpression) -> tuple[Relation, tuple[int, ...]]:
+    def rows(self, node: sql.SqlCall, argument: sql.SqlExpression) -> tuple[Relation, tuple[int, ...]]:
         """The table that a function reads, and the columns of PARTITION BY."""
         if isinstance(argument, sql.ScalarQuery):
             return self.queries.query(argument.query, self.scope.parent), ()
@@ -245,7 +245,7 @@ class TableFunctionBinder:
             found.append(names.index(name.text))
         return relation, tuple(found)
 
-    def _time_column(self, node: sql.Call, argument: sql.SqlExpression, source: Relation) -> int:
+    def _time_column(self, node: sql.SqlCall, argument: sql.SqlExpression, source: Relation) -> int:
         if not isinstance(argument, sql.Descriptor) or len(argument.columns) != 1:
             raise self.context.error(argument, f"{node.name} expects DESCRIPTOR(column) here")
         (path,) = argument.columns
@@ -267,7 +267,7 @@ class TableFunctionBinder:
             )
         return names.index(name)
 
-    def _interval(self, node: sql.Call, argument: sql.SqlExpression) -> Literal:
+    def _interval(self, node: sql.SqlCall, argument: sql.SqlExpression) -> Literal:
         found = ExpressionBinder(self.queries, self.scope, node.name).bind(argument)
         if not isinstance(found, Literal) or not isinstance(found.type, IntervalType):
             raise self.context.error(argument, f"{node.name} expects an interval here, as INTERVAL '10' MINUTE")
@@ -275,7 +275,7 @@ class TableFunctionBinder:
             self.context.defer(argument, "the size of a window cannot be of months", "Use DAY, HOUR, MINUTE or SECOND.")
         return found
 
-    def _check_sizes(self, node: sql.Call, sizes: dict[str, int]) -> None:
+    def _check_sizes(self, node: sql.SqlCall, sizes: dict[str, int]) -> None:
         for name, size in sizes.items():
             if size <= 0 and name != "OFFSET":
                 self.context.defer(node, f"{node.name} requires {name} to be positive, and it is {size} ms")
@@ -315,7 +315,7 @@ def is_computed(relation: Relation, index: int) -> bool:
 # --- UNNEST ----------------------------------------------------------------------------------------------------------
 
 
-def unnested(binder: ExpressionBinder, node: queries.Unnest) -> Relation:
+def unnested(binder: ExpressionBinder, node: queries.UnnestRelation) -> Relation:
     """``UNNEST(collection, ...) [WITH ORDINALITY]``."""
     operands = binder.bind_all(node.operands)
     fields: list[Field] = []

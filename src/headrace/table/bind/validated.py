@@ -32,7 +32,7 @@ def written_out(node: SqlNode) -> SqlNode:
     return node if rule is None else rule(node)
 
 
-def _call(node: sql.Call) -> sql.SqlExpression:
+def _call(node: sql.SqlCall) -> sql.SqlExpression:
     at = {"start": node.start, "end": node.end}
     if node.name in _PARTS and len(node.arguments) == 1:
         unit = sql.UnitArgument(_PARTS[node.name], **at)
@@ -98,7 +98,7 @@ def _double(node: sql.DoubleLiteral) -> sql.SqlExpression:
 
 
 _RULES: Final[dict[type[SqlNode], Callable[[Any], sql.SqlExpression]]] = {
-    sql.Call: _call,
+    sql.SqlCall: _call,
     sql.CaseExpression: _case,
     sql.DoubleLiteral: _double,
     sql.Trim: _trim,

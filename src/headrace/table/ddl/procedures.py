@@ -69,7 +69,7 @@ def _procedure(context: BindContext, node: Path) -> Procedure:
 class _Arguments:
     """Binds the arguments of a call to parameters."""
 
-    def __init__(self, context: BindContext, node: sql.Call, procedure: Procedure) -> None:
+    def __init__(self, context: BindContext, node: sql.SqlCall, procedure: Procedure) -> None:
         self._context, self._node, self._procedure = context, node, procedure
         scope = Scope((), Schema(()), context.correlation())
         self._binder = ExpressionBinder(QueryBinder(context), scope, "CALL")

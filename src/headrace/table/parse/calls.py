@@ -8,23 +8,23 @@ from headrace.table.parse.forms import FORMS, FormParser
 from headrace.table.parse.precedence import IS, NOT, SIGN
 from headrace.table.parse.tree.expressions import (
     BoundKind,
-    Call,
     DefaultArgument,
     Descriptor,
-    FrameBound,
     ModelArgument,
     NamedArgument,
     NullTreatment,
     OrderItem,
     Over,
     OverWindow,
-    Quantifier,
     ScalarQuery,
+    SetQuantifier,
+    SqlCall,
     SqlExpression,
     Star,
     TableArgument,
     UnaryOperator,
     WindowFrame,
+    WindowFrameBound,
 )
 from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.tree.queries import TableQuery
@@ -49,7 +49,7 @@ FUNCTION_WORDS: Final = frozenset(_FUNCTIONS.split())
 CONTEXT_WORDS: Final = frozenset(_CONTEXT.split())
 """Reserved words that are functions without parentheses."""
 
-_QUANTIFIERS: Final = {each.value: each for each in Quantifier}
+_QUANTIFIERS: Final = {each.value: each for each in SetQuantifier}
 
 PREFIXES: Final = {
     "NOT": (UnaryOperator.NOT, NOT),
@@ -81,7 +81,7 @@ class CallParser(FormParser):
             self.expect(")")
         condition = self._filter()
         start = before[0].start if before else function.start
-        call = Call(
+        call = SqlCall(
             function,
             (*before, *arguments),
             quantifier,
@@ -180,7 +180,7 @@ class CallParser(FormParser):
 
     # --- windows and order -------------------------------------------------------------------------------------------
 
-    def _over(self, call: Call) -> SqlExpression:
+    def _over(self, call: SqlCall) -> SqlExpression:
         self.advance()
         window = self.window() if self.at("(") else self.name()
         return Over(call, window, start=call.start, end=self.end)
@@ -214,18 +214,18 @@ class CallParser(FormParser):
             low = self._bound()
         return WindowFrame(is_rows, low, high, start=start, end=self.end)
 
-    def _bound(self) -> FrameBound:
+    def _bound(self) -> WindowFrameBound:
         start = self.start
         if self.accept_all("CURRENT", "ROW"):
-            return FrameBound(BoundKind.CURRENT_ROW, start=start, end=self.end)
+            return WindowFrameBound(BoundKind.CURRENT_ROW, start=start, end=self.end)
         if self.at("UNBOUNDED") and self.ahead() in ("PRECEDING", "FOLLOWING"):
             self.advance()
-            return FrameBound(BoundKind(f"UNBOUNDED {self.advance().kind}"), start=start, end=self.end)
+            return WindowFrameBound(BoundKind(f"UNBOUNDED {self.advance().kind}"), start=start, end=self.end)
         if not self._may_begin_expression():
             self.fail("CURRENT ROW", "UNBOUNDED PRECEDING", AN_EXPRESSION)
         offset = self.expression(IS)
         kind = self.choose({"PRECEDING": BoundKind.PRECEDING, "FOLLOWING": BoundKind.FOLLOWING})
-        return FrameBound(kind, offset, start=start, end=self.end)
+        return WindowFrameBound(kind, offset, start=start, end=self.end)
 
     def _may_begin_expression(self) -> bool:
         return self.kind in NAMES or self.kind in FORMS or self.kind in ("(", *PREFIXES, *FUNCTION_WORDS)

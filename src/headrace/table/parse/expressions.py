@@ -13,9 +13,7 @@ from headrace.table.parse.tree.expressions import (
     Between,
     Binary,
     BinaryOperator,
-    Call,
     Exists,
-    FieldAccess,
     Identifier,
     InList,
     InQuery,
@@ -28,10 +26,12 @@ from headrace.table.parse.tree.expressions import (
     MatchSemantics,
     OperandTest,
     Quantified,
-    Quantifier,
     RowConstructor,
     ScalarQuery,
+    SetQuantifier,
+    SqlCall,
     SqlExpression,
+    SqlFieldAccess,
     Star,
     Unary,
 )
@@ -39,7 +39,7 @@ from headrace.table.parse.tree.json import JsonFormatted
 from headrace.table.parse.tree.node import Name, Path, QueryExpression
 from headrace.table.parse.types import INTERVAL_UNITS
 
-_QUANTIFIERS: Final = {each.value: each for each in Quantifier}
+_QUANTIFIERS: Final = {each.value: each for each in SetQuantifier}
 _TESTS: Final = {
     **{
         test.value: test
@@ -120,7 +120,7 @@ class ExpressionParser(CallParser):
         if kind in CONTEXT_WORDS:
             name = self.advance()
             path = Path((Name(kind, start=start, end=name.end),), start=start, end=name.end)
-            return Call(path, has_parentheses=False, start=start, end=name.end)
+            return SqlCall(path, has_parentheses=False, start=start, end=name.end)
         if kind == "ROW" and self.ahead() == "(":
             self.advance()
             items = self.in_parentheses(self.expression)
@@ -329,7 +329,7 @@ class ExpressionParser(CallParser):
     def _multiset(self, left: SqlExpression, _: Infix) -> SqlExpression:
         self.advance()
         word = self.choose({"UNION": "UNION", "INTERSECT": "INTERSECT", "EXCEPT": "EXCEPT"})
-        quantifier = self.choose_optional(_QUANTIFIERS) or Quantifier.ALL
+        quantifier = self.choose_optional(_QUANTIFIERS) or SetQuantifier.ALL
         operator = BinaryOperator(f"MULTISET {word} {quantifier.value}")
         right = self.expression(OR)
         return Binary(operator, left, right, start=left.start, end=self.end)
@@ -353,7 +353,7 @@ class ExpressionParser(CallParser):
         self.advance()
         name = self.name()
         if not self.at("("):
-            return FieldAccess(left, name, start=left.start, end=self.end)
+            return SqlFieldAccess(left, name, start=left.start, end=self.end)
         return self._call_behind(Path((name,), start=name.start, end=name.end), left)
 
 

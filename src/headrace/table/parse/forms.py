@@ -24,7 +24,6 @@ from headrace.table.parse.tokens import (
 from headrace.table.parse.tree.expressions import (
     BinaryLiteral,
     BooleanLiteral,
-    Call,
     CaseBranch,
     CaseExpression,
     CastExpression,
@@ -33,13 +32,14 @@ from headrace.table.parse.tree.expressions import (
     ConstructorKind,
     DecimalLiteral,
     DoubleLiteral,
+    DynamicParameter,
     Identifier,
     IntegerLiteral,
     IntervalExpression,
     IntervalLiteral,
     NullLiteral,
     OrderItem,
-    Parameter,
+    SqlCall,
     SqlExpression,
     StringLiteral,
     TemporalKind,
@@ -134,7 +134,7 @@ class FormParser(TypeParser):
 
     def parameter(self) -> SqlExpression:
         token = self.advance()
-        return Parameter(start=token.start, end=token.end)
+        return DynamicParameter(start=token.start, end=token.end)
 
     def string_literal(self) -> SqlExpression:
         """A string; strings that follow on further lines continue it."""
@@ -220,7 +220,7 @@ class FormParser(TypeParser):
 
     # --- general forms -----------------------------------------------------------------------------------------------
 
-    def call_of(self, name: str, start: int, *arguments: SqlExpression) -> Call:
+    def call_of(self, name: str, start: int, *arguments: SqlExpression) -> SqlCall:
         """A call of a function that is a keyword, with the arguments in parentheses."""
         found = [*arguments]
         self.expect("(")
@@ -229,9 +229,9 @@ class FormParser(TypeParser):
         self.expect(")")
         return self._call(name, start, *found)
 
-    def _call(self, name: str, start: int, *arguments: SqlExpression) -> Call:
+    def _call(self, name: str, start: int, *arguments: SqlExpression) -> SqlCall:
         function = Path((Name(name, start=start, end=start + len(name)),), start=start, end=start + len(name))
-        return Call(function, arguments, start=start, end=self.end)
+        return SqlCall(function, arguments, start=start, end=self.end)
 
     def case(self) -> SqlExpression:
         start = self.start

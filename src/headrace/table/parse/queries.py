@@ -5,7 +5,7 @@ from typing import Final
 from headrace.table.parse.diagnosis import A_QUERY, AN_EXPRESSION
 from headrace.table.parse.relations import RelationParser
 from headrace.table.parse.tokens import APPROXIMATE, DECIMAL, INTEGER
-from headrace.table.parse.tree.expressions import Parameter, Quantifier, SqlExpression, Star
+from headrace.table.parse.tree.expressions import DynamicParameter, SetQuantifier, SqlExpression, Star
 from headrace.table.parse.tree.node import QueryExpression
 from headrace.table.parse.tree.queries import (
     EmptyGrouping,
@@ -17,19 +17,19 @@ from headrace.table.parse.tree.queries import (
     OrderedQuery,
     SelectItem,
     SelectQuery,
-    SetOperation,
-    SetOperator,
+    SqlSetOperation,
+    SqlSetOperator,
     TableQuery,
     ValuesQuery,
     WithItem,
     WithQuery,
 )
 
-_QUANTIFIERS: Final = {each.value: each for each in Quantifier}
+_QUANTIFIERS: Final = {each.value: each for each in SetQuantifier}
 _SET_OPERATORS: Final = {
-    "UNION": SetOperator.UNION,
-    "EXCEPT": SetOperator.EXCEPT,
-    "INTERSECT": SetOperator.INTERSECT,
+    "UNION": SqlSetOperator.UNION,
+    "EXCEPT": SqlSetOperator.EXCEPT,
+    "INTERSECT": SqlSetOperator.INTERSECT,
 }
 _COUNTS: Final = (INTEGER, DECIMAL, APPROXIMATE, "?")
 
@@ -71,7 +71,7 @@ class QueryParser(RelationParser):
         while self.at_any(("UNION", "EXCEPT")):
             operator, is_all = self._set_operator()
             right = self._intersection()
-            left = SetOperation(operator, left, right, is_all, start=left.start, end=self.end)
+            left = SqlSetOperation(operator, left, right, is_all, start=left.start, end=self.end)
         return left
 
     def _intersection(self, first: QueryExpression | None = None) -> QueryExpression:
@@ -79,12 +79,12 @@ class QueryParser(RelationParser):
         while self.at("INTERSECT"):
             operator, is_all = self._set_operator()
             right = self._part()
-            left = SetOperation(operator, left, right, is_all, start=left.start, end=self.end)
+            left = SqlSetOperation(operator, left, right, is_all, start=left.start, end=self.end)
         return left
 
-    def _set_operator(self) -> tuple[SetOperator, bool]:
+    def _set_operator(self) -> tuple[SqlSetOperator, bool]:
         operator = _SET_OPERATORS[self.advance().kind]
-        return operator, self.choose_optional(_QUANTIFIERS) is Quantifier.ALL
+        return operator, self.choose_optional(_QUANTIFIERS) is SetQuantifier.ALL
 
     def _part(self) -> QueryExpression:
         start = self.start
@@ -149,7 +149,7 @@ class QueryParser(RelationParser):
         if not self.at_any(_COUNTS):
             self.fail(INTEGER)
         if self.accept("?"):
-            return Parameter(start=token.start, end=token.end)
+            return DynamicParameter(start=token.start, end=token.end)
         if token.kind != INTEGER:
             self.refuse(f"expected a whole number, found {token.text}")
         return self.integer_literal()

@@ -9,9 +9,9 @@ from headrace.table.parse.expressions import ExpressionParser
 from headrace.table.parse.forms import QUERY_WORDS
 from headrace.table.parse.tokens import APPROXIMATE, DECIMAL, INTEGER, NAME, STRING
 from headrace.table.parse.tree.expressions import (
-    Call,
     IntervalLiteral,
     RowConstructor,
+    SqlCall,
     SqlExpression,
 )
 from headrace.table.parse.tree.node import Name, Path
@@ -19,15 +19,12 @@ from headrace.table.parse.tree.queries import (
     AfterMatch,
     AliasedRelation,
     DerivedTable,
-    Hint,
-    JoinKind,
     JoinRelation,
     MatchDefinition,
     MatchMeasure,
     MatchRecognize,
     MatchSubset,
     PatternAlternatives,
-    PatternExclusion,
     PatternPermutation,
     PatternRepetition,
     PatternSequence,
@@ -35,27 +32,30 @@ from headrace.table.parse.tree.queries import (
     Pivot,
     PivotAggregate,
     PivotValue,
-    Relation,
     RowPattern,
+    RowPatternExclusion,
     RowsPerMatch,
-    Snapshot,
-    TableFunction,
+    SnapshotRelation,
+    SqlHint,
+    SqlJoinKind,
+    SqlRelation,
+    TableFunctionCall,
     TableReference,
     TableSample,
-    Unnest,
+    UnnestRelation,
     Unpivot,
     UnpivotValue,
 )
 
 _JOIN_WORDS: Final = {
-    "JOIN": JoinKind.INNER,
-    "INNER": JoinKind.INNER,
-    "LEFT": JoinKind.LEFT,
-    "RIGHT": JoinKind.RIGHT,
-    "FULL": JoinKind.FULL,
-    "CROSS": JoinKind.CROSS,
+    "JOIN": SqlJoinKind.INNER,
+    "INNER": SqlJoinKind.INNER,
+    "LEFT": SqlJoinKind.LEFT,
+    "RIGHT": SqlJoinKind.RIGHT,
+    "FULL": SqlJoinKind.FULL,
+    "CROSS": SqlJoinKind.CROSS,
 }
-_OUTER: Final = (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
+_OUTER: Final = (SqlJoinKind.LEFT, SqlJoinKind.RIGHT, SqlJoinKind.FULL)
 _GOES_ON: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH"})
 _NUMBERS: Final = (INTEGER, DECIMAL, APPROXIMATE)
 _QUANTIFIERS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
@@ -66,19 +66,19 @@ class RelationParser(ExpressionParser):
 
     __slots__ = ()
 
-    def relation(self, *, may_have_commas: bool = True) -> Relation:
+    def relation(self, *, may_have_commas: bool = True) -> SqlRelation:
         """Tables with joins and commas between them."""
         left = self._table()
         while True:
             if may_have_commas and self.accept(","):
                 right = self._table()
-                left = JoinRelation(JoinKind.COMMA, left, right, start=left.start, end=self.end)
+                left = JoinRelation(SqlJoinKind.COMMA, left, right, start=left.start, end=self.end)
             elif self.at("NATURAL") or self.at_any(_JOIN_WORDS):
                 left = self._join(left)
             else:
                 return left
 
-    def _join(self, left: Relation) -> Relation:
+    def _join(self, left: SqlRelation) -> SqlRelation:
         is_natural = self.accept("NATURAL")
         if not self.at_any(_JOIN_WORDS):
             self.fail(*_JOIN_WORDS)
@@ -92,14 +92,14 @@ class RelationParser(ExpressionParser):
         behind = self.token
         condition = self.expression() if self.accept("ON") else None
         using = self.names_in_parentheses() if condition is None and self.accept("USING") else ()
-        if (is_natural or kind is JoinKind.CROSS) and (condition is not None or using):
+        if (is_natural or kind is SqlJoinKind.CROSS) and (condition is not None or using):
             what = "NATURAL JOIN" if is_natural else "CROSS JOIN"
             self.refuse(f"{what} takes no ON or USING", "Write JOIN ... ON.", behind)
         return JoinRelation(kind, left, right, condition, using, is_natural, start=left.start, end=self.end)
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
-    def _table(self) -> Relation:
+    def _table(self) -> SqlRelation:
         found = self._primary()
         if self.at("PIVOT"):
             found = self._pivot(found)
@@ -116,12 +116,12 @@ class RelationParser(ExpressionParser):
                 found = self._alias_of_match(self._match(found))
         return self._sample(found) if self.at("TABLESAMPLE") else found
 
-    def _alias_of_match(self, match: Relation) -> Relation:
+    def _alias_of_match(self, match: SqlRelation) -> SqlRelation:
         if not (self.accept("AS") or self.at_name()):
             return match
         return AliasedRelation(match, self.name(), self.optional_names(), start=match.start, end=self.end)
 
-    def _primary(self) -> Relation:
+    def _primary(self) -> SqlRelation:
         start = self.start
         if self.at_name():
             return self._named_table()
@@ -134,51 +134,51 @@ class RelationParser(ExpressionParser):
             operands = self.some(self._query_or_expression)
             self.expect(")")
             ordinality = self.accept_all("WITH", "ORDINALITY")
-            return Unnest(operands, ordinality, start=start, end=self.end)
+            return UnnestRelation(operands, ordinality, start=start, end=self.end)
         if self.accept("TABLE"):
             self.expect("(")
             call = self._table_call()
             self.expect(")")
-            return TableFunction(call, is_lateral, start=start, end=self.end)
+            return TableFunctionCall(call, is_lateral, start=start, end=self.end)
         if is_lateral and self.at_name():
             self.refuse(
                 f"expected '(' or TABLE behind LATERAL, found '{self.token.text}'", "Write LATERAL TABLE(f(x))."
             )
         return self.fail(NAME, "(", "TABLE", "LATERAL", "UNNEST")
 
-    def _named_table(self) -> Relation:
+    def _named_table(self) -> SqlRelation:
         path = self.path()
         if self.at("("):
             call = self._plain_call(path)
-            return TableFunction(call, start=path.start, end=self.end)
-        found: Relation = TableReference(path, self.hints(), start=path.start, end=self.end)
+            return TableFunctionCall(call, start=path.start, end=self.end)
+        found: SqlRelation = TableReference(path, self.hints(), start=path.start, end=self.end)
         if self.accept_all("FOR", "SYSTEM_TIME"):
             self.expect("AS", "OF")
             time = self.expression()
-            found = Snapshot(found, time, start=path.start, end=self.end)
+            found = SnapshotRelation(found, time, start=path.start, end=self.end)
         return self._match(found) if self.at("MATCH_RECOGNIZE") else found
 
-    def _table_call(self) -> Call:
+    def _table_call(self) -> SqlCall:
         if not self.at_name():
             self.fail(NAME)
         return self._plain_call(self.path())
 
-    def _plain_call(self, function: Path) -> Call:
+    def _plain_call(self, function: Path) -> SqlCall:
         """A call of a table function, without the clauses of aggregates."""
         self.expect("(")
         arguments = [] if self.at(")") else self.some(self._argument)
         self.expect(")")
-        return Call(function, tuple(arguments), start=function.start, end=self.end)
+        return SqlCall(function, tuple(arguments), start=function.start, end=self.end)
 
-    def procedure_call(self) -> Call:
+    def procedure_call(self) -> SqlCall:
         """A call of a procedure."""
         return self._table_call()
 
-    def _in_parentheses(self, start: int, is_lateral: bool) -> Relation:
+    def _in_parentheses(self, start: int, is_lateral: bool) -> SqlRelation:
         self.deeper()
         begin = self.advance()
         if self.at_any(QUERY_WORDS) and not (self.at("TABLE") and self.ahead() == "("):
-            found: Relation = DerivedTable(self.query(), is_lateral, start=start, end=self.end)
+            found: SqlRelation = DerivedTable(self.query(), is_lateral, start=start, end=self.end)
         else:
             found = self.relation(may_have_commas=False)
             if isinstance(found, DerivedTable) and not found.is_lateral and self.at_any(_GOES_ON):
@@ -190,7 +190,7 @@ class RelationParser(ExpressionParser):
         self._depth -= 1
         return replace(found, start=start, end=self.end) if isinstance(found, DerivedTable) else found
 
-    def _sample(self, relation: Relation) -> Relation:
+    def _sample(self, relation: SqlRelation) -> SqlRelation:
         self.advance()
         is_bernoulli = self.choose({"BERNOULLI": True, "SYSTEM": False})
         self.expect("(")
@@ -211,7 +211,7 @@ class RelationParser(ExpressionParser):
 
     # --- hints -------------------------------------------------------------------------------------------------------
 
-    def hints(self) -> tuple[Hint, ...]:
+    def hints(self) -> tuple[SqlHint, ...]:
         """Hints between ``/*+`` and ``*/``, or none."""
         if not self.accept("/*+"):
             return ()
@@ -219,7 +219,7 @@ class RelationParser(ExpressionParser):
         self.expect("*/")
         return found
 
-    def _hint(self) -> Hint:
+    def _hint(self) -> SqlHint:
         name = self.name()
         options: tuple[tuple[str, str], ...] = ()
         items: tuple[str, ...] = ()
@@ -229,7 +229,7 @@ class RelationParser(ExpressionParser):
             elif not self.at(")"):
                 items = self.some(self._hint_item)
             self.expect(")")
-        return Hint(name, options, items, start=name.start, end=self.end)
+        return SqlHint(name, options, items, start=name.start, end=self.end)
 
     def _hint_option(self) -> tuple[str, str]:
         key = self.text() if self.at(STRING) else self.name().text
@@ -247,7 +247,7 @@ class RelationParser(ExpressionParser):
     def _one_or_names(self) -> tuple[Name, ...]:
         return self.names_in_parentheses() if self.at("(") else (self.name(),)
 
-    def _pivot(self, relation: Relation) -> Relation:
+    def _pivot(self, relation: SqlRelation) -> SqlRelation:
         self.expect("PIVOT", "(")
         aggregates = self.some(self._pivot_aggregate)
         self.expect("FOR")
@@ -285,7 +285,7 @@ class RelationParser(ExpressionParser):
     def _row_item(self) -> SqlExpression:
         return self._plain_argument(self.kind) if self.at("DEFAULT") else self._query_or_expression()
 
-    def _unpivot(self, relation: Relation) -> Relation:
+    def _unpivot(self, relation: SqlRelation) -> SqlRelation:
         self.advance()
         include = self.accept_all("INCLUDE", "NULLS")
         if not include:
@@ -307,7 +307,7 @@ class RelationParser(ExpressionParser):
 
     # --- MATCH_RECOGNIZE ---------------------------------------------------------------------------------------------
 
-    def _match(self, relation: Relation) -> Relation:
+    def _match(self, relation: SqlRelation) -> SqlRelation:
         self.expect("MATCH_RECOGNIZE", "(")
         partition = self.some(self.expression) if self._accept_by("PARTITION") else ()
         order = self.order_by()
@@ -462,7 +462,7 @@ class RelationParser(ExpressionParser):
             self.expect("-")
             inner = self._alternatives()
             self.expect("-", "}")
-            return PatternExclusion(inner, start=start, end=self.end)
+            return RowPatternExclusion(inner, start=start, end=self.end)
         if self.accept("PERMUTE"):
             return PatternPermutation(self.in_parentheses(self._alternatives), start=start, end=self.end)
         if self.token.text == "$" or not self.at_name():

@@ -158,7 +158,7 @@ def _(node: ex.Star) -> str:
 
 
 @sql_of.register
-def _(_: ex.Parameter) -> str:
+def _(_: ex.DynamicParameter) -> str:
     return "?"
 
 
@@ -302,7 +302,7 @@ def _(node: ex.ItemAccess) -> str:
 
 
 @sql_of.register
-def _(node: ex.FieldAccess) -> str:
+def _(node: ex.SqlFieldAccess) -> str:
     operand = _operand(node.operand, precedence.ITEM)
     return (
         f"({operand}).{sql_of(node.name)}"
@@ -385,7 +385,7 @@ def _function(path: Path) -> str:
     return sql_of(path)
 
 
-def _arguments(node: ex.Call) -> str:
+def _arguments(node: ex.SqlCall) -> str:
     separators = _SEPARATORS.get(node.name, ())
     text = ""
     for number, argument in enumerate(node.arguments):
@@ -395,7 +395,7 @@ def _arguments(node: ex.Call) -> str:
 
 
 @sql_of.register
-def _(node: ex.Call) -> str:
+def _(node: ex.SqlCall) -> str:
     if not node.has_parentheses:
         return _function(node.function)
     quantifier = "" if node.quantifier is None else f"{node.quantifier.value} "
@@ -416,7 +416,7 @@ def _(node: ex.OrderItem) -> str:
 
 
 @sql_of.register
-def _(node: ex.FrameBound) -> str:
+def _(node: ex.WindowFrameBound) -> str:
     offset = "" if node.offset is None else f"{_operand(node.offset, precedence.IS)} "
     return f"{offset}{node.kind.value}"
 

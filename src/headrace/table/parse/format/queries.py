@@ -7,16 +7,16 @@ from headrace.table.parse.tree.node import Name, QueryExpression
 
 
 @sql_of.register
-def _(node: qu.Hint) -> str:
+def _(node: qu.SqlHint) -> str:
     inner = ", ".join([f"{literal(key)} = {literal(value)}" for key, value in node.options] or map(literal, node.items))
     return f"{sql_of(node.name)}({inner})"
 
 
-def _hints(hints: tuple[qu.Hint, ...]) -> str:
+def _hints(hints: tuple[qu.SqlHint, ...]) -> str:
     return f" /*+ {listed(hints)} */" if hints else ""
 
 
-def _quantifier(quantifier: ex.Quantifier | None) -> str:
+def _quantifier(quantifier: ex.SetQuantifier | None) -> str:
     return "" if quantifier is None else f" {quantifier.value}"
 
 
@@ -87,19 +87,19 @@ def _part(node: QueryExpression) -> str:
 
 
 def _is_intersection(node: QueryExpression) -> bool:
-    return isinstance(node, qu.SetOperation) and node.operator is qu.SetOperator.INTERSECT
+    return isinstance(node, qu.SqlSetOperation) and node.operator is qu.SqlSetOperator.INTERSECT
 
 
 @sql_of.register
-def _(node: qu.SetOperation) -> str:
-    rights: list[qu.SetOperation] = []
+def _(node: qu.SqlSetOperation) -> str:
+    rights: list[qu.SqlSetOperation] = []
     left: QueryExpression = node
-    while isinstance(left, qu.SetOperation):
+    while isinstance(left, qu.SqlSetOperation):
         rights.append(left)
         left = left.left
     text = _part(left)
     for number, operation in enumerate(reversed(rights)):
-        is_intersection = operation.operator is qu.SetOperator.INTERSECT
+        is_intersection = operation.operator is qu.SqlSetOperator.INTERSECT
         if number and is_intersection and not _is_intersection(operation.left):
             text = f"({text})"
         right = (
@@ -119,7 +119,7 @@ def _(node: qu.WithItem) -> str:
 
 @sql_of.register
 def _(node: qu.WithQuery) -> str:
-    body = sql_of(node.body) if isinstance(node.body, qu.SetOperation) else _part(node.body)
+    body = sql_of(node.body) if isinstance(node.body, qu.SqlSetOperation) else _part(node.body)
     return f"WITH {'RECURSIVE ' * node.is_recursive}{listed(node.items)} {body}"
 
 
@@ -149,19 +149,19 @@ def _(node: qu.DerivedTable) -> str:
 
 
 @sql_of.register
-def _(node: qu.TableFunction) -> str:
+def _(node: qu.TableFunctionCall) -> str:
     return f"{'LATERAL ' * node.is_lateral}TABLE({sql_of(node.call)})"
 
 
 @sql_of.register
-def _(node: qu.Unnest) -> str:
+def _(node: qu.UnnestRelation) -> str:
     operands = ", ".join(
         sql_of(each.query) if isinstance(each, ex.ScalarQuery) else sql_of(each) for each in node.operands
     )
     return f"UNNEST({operands}){' WITH ORDINALITY' * node.with_ordinality}"
 
 
-def _relation(node: qu.Relation) -> str:
+def _relation(node: qu.SqlRelation) -> str:
     """The text of a relation that is followed by a clause."""
     return f"({sql_of(node)})" if isinstance(node, qu.JoinRelation) else sql_of(node)
 
@@ -173,7 +173,7 @@ def _(node: qu.AliasedRelation) -> str:
 
 
 @sql_of.register
-def _(node: qu.Snapshot) -> str:
+def _(node: qu.SnapshotRelation) -> str:
     return f"{_relation(node.relation)} FOR SYSTEM_TIME AS OF {sql_of(node.time)}"
 
 
@@ -187,7 +187,7 @@ def _(node: qu.TableSample) -> str:
 @sql_of.register
 def _(node: qu.JoinRelation) -> str:
     joins: list[qu.JoinRelation] = []
-    left: qu.Relation = node
+    left: qu.SqlRelation = node
     while isinstance(left, qu.JoinRelation):
         joins.append(left)
         left = left.left
@@ -196,7 +196,7 @@ def _(node: qu.JoinRelation) -> str:
 
 def _join(node: qu.JoinRelation) -> str:
     right = f"({sql_of(node.right)})" if isinstance(node.right, qu.JoinRelation) else sql_of(node.right)
-    if node.kind is qu.JoinKind.COMMA:
+    if node.kind is qu.SqlJoinKind.COMMA:
         return f",\n{right}"
     using = f" USING {names_of(node.using)}" if node.using else ""
     return f"\n{'NATURAL ' * node.is_natural}{node.kind.value} JOIN {right}{behind('ON', node.condition)}{using}"
@@ -262,7 +262,7 @@ def _(node: qu.PatternPermutation) -> str:
 
 
 @sql_of.register
-def _(node: qu.PatternExclusion) -> str:
+def _(node: qu.RowPatternExclusion) -> str:
     return f"{{- {sql_of(node.part)} -}}"
 
 

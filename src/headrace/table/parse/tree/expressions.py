@@ -34,7 +34,7 @@ class Star(SqlExpression):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter(SqlExpression):
+class DynamicParameter(SqlExpression):
     """``?``, which Flink parses and then refuses."""
 
 
@@ -318,7 +318,7 @@ class ItemAccess(SqlExpression):
 
 
 @dataclass(frozen=True, slots=True)
-class FieldAccess(SqlExpression):
+class SqlFieldAccess(SqlExpression):
     """``operand.name`` of an operand that is not a plain name: ``f(x).name``, ``a[1].name``, ``(r).name``."""
 
     operand: SqlExpression
@@ -416,7 +416,7 @@ class UnitArgument(SqlExpression):
 # --- calls of functions ----------------------------------------------------------------------------------------------
 
 
-class Quantifier(Enum):
+class SetQuantifier(Enum):
     """``DISTINCT`` or ``ALL``."""
 
     DISTINCT = "DISTINCT"
@@ -444,7 +444,7 @@ class OrderItem(SqlNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(SqlExpression):
+class SqlCall(SqlExpression):
     """A call of a function, of any kind: scalar, aggregate, of a table, or of a window.
 
     Functions with keywords between the arguments are calls as well: ``SUBSTRING(a FROM b FOR c)``,
@@ -462,7 +462,7 @@ class Call(SqlExpression):
 
     function: Path
     arguments: tuple[SqlExpression, ...] = ()
-    quantifier: Quantifier | None = None
+    quantifier: SetQuantifier | None = None
     null_treatment: NullTreatment | None = None
     order_by: tuple[OrderItem, ...] = ()
     is_within_group: bool = False
@@ -486,7 +486,7 @@ class BoundKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class FrameBound(SqlNode):
+class WindowFrameBound(SqlNode):
     """An end of a frame, with the offset of ``n PRECEDING`` and ``n FOLLOWING``."""
 
     kind: BoundKind
@@ -498,8 +498,8 @@ class WindowFrame(SqlNode):
     """``ROWS | RANGE BETWEEN low AND high``; the high end is the current row when only one is given."""
 
     is_rows: bool
-    low: FrameBound
-    high: FrameBound | None
+    low: WindowFrameBound
+    high: WindowFrameBound | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,7 +517,7 @@ class OverWindow(SqlNode):
 class Over(SqlExpression):
     """``call OVER window``, where the window is inline or named in the ``WINDOW`` clause."""
 
-    call: Call
+    call: SqlCall
     window: Name | OverWindow
 
 

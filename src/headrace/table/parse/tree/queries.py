@@ -5,18 +5,18 @@ from decimal import Decimal
 from enum import Enum
 
 from headrace.table.parse.tree.expressions import (
-    Call,
     IntervalLiteral,
     OrderItem,
     OverWindow,
-    Quantifier,
+    SetQuantifier,
+    SqlCall,
     SqlExpression,
 )
 from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
 
 
 @dataclass(frozen=True, slots=True)
-class Hint(SqlNode):
+class SqlHint(SqlNode):
     """``name('key'='value', ...)`` or ``name(item, ...)`` between ``/*+`` and ``*/``.
 
     Attributes:
@@ -69,7 +69,7 @@ class GroupBy(SqlNode):
     """``GROUP BY [DISTINCT | ALL] element, ...``."""
 
     elements: tuple[GroupingElement, ...]
-    quantifier: Quantifier | None = None
+    quantifier: SetQuantifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class SelectQuery(QueryExpression):
     """``SELECT``, up to ``QUALIFY``."""
 
     items: tuple[SelectItem, ...]
-    relation: "Relation | None" = None
+    relation: "SqlRelation | None" = None
     where: SqlExpression | None = None
     group_by: GroupBy | None = None
     having: SqlExpression | None = None
     windows: tuple[NamedWindow, ...] = ()
     qualify: SqlExpression | None = None
-    quantifier: Quantifier | None = None
-    hints: tuple[Hint, ...] = ()
+    quantifier: SetQuantifier | None = None
+    hints: tuple[SqlHint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class TableQuery(QueryExpression):
     table: Path
 
 
-class SetOperator(Enum):
+class SqlSetOperator(Enum):
     """The set operators."""
 
     UNION = "UNION"
@@ -118,10 +118,10 @@ class SetOperator(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetOperation(QueryExpression):
+class SqlSetOperation(QueryExpression):
     """``left UNION | INTERSECT | EXCEPT [ALL] right``; ``INTERSECT`` binds tightest. Chains are deep on the left."""
 
-    operator: SetOperator
+    operator: SqlSetOperator
     left: QueryExpression
     right: QueryExpression
     is_all: bool = False
@@ -164,20 +164,20 @@ class OrderedQuery(QueryExpression):
 
 
 @dataclass(frozen=True, slots=True)
-class Relation(SqlNode):
+class SqlRelation(SqlNode):
     """An item of ``FROM``."""
 
 
 @dataclass(frozen=True, slots=True)
-class TableReference(Relation):
+class TableReference(SqlRelation):
     """A table, a view, or a name of ``WITH``."""
 
     table: Path
-    hints: tuple[Hint, ...] = ()
+    hints: tuple[SqlHint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class DerivedTable(Relation):
+class DerivedTable(SqlRelation):
     """``[LATERAL] (query)``."""
 
     query: QueryExpression
@@ -185,15 +185,15 @@ class DerivedTable(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class TableFunction(Relation):
+class TableFunctionCall(SqlRelation):
     """``[LATERAL] TABLE(call)``, or a call in place of a table."""
 
-    call: Call
+    call: SqlCall
     is_lateral: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Unnest(Relation):
+class UnnestRelation(SqlRelation):
     """``UNNEST(collection, ...) [WITH ORDINALITY]``, where a collection may be a query in parentheses."""
 
     operands: tuple[SqlExpression, ...]
@@ -201,33 +201,33 @@ class Unnest(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class AliasedRelation(Relation):
+class AliasedRelation(SqlRelation):
     """``relation [AS] alias [(column, ...)]``."""
 
-    relation: Relation
+    relation: SqlRelation
     alias: Name
     columns: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot(Relation):
+class SnapshotRelation(SqlRelation):
     """``relation FOR SYSTEM_TIME AS OF time``."""
 
-    relation: Relation
+    relation: SqlRelation
     time: SqlExpression
 
 
 @dataclass(frozen=True, slots=True)
-class TableSample(Relation):
+class TableSample(SqlRelation):
     """``relation TABLESAMPLE BERNOULLI | SYSTEM (percentage) [REPEATABLE (seed)]``."""
 
-    relation: Relation
+    relation: SqlRelation
     is_bernoulli: bool
     percentage: Decimal
     seed: int | None = None
 
 
-class JoinKind(Enum):
+class SqlJoinKind(Enum):
     """The kinds of joins; a comma is one."""
 
     INNER = "INNER"
@@ -239,12 +239,12 @@ class JoinKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRelation(Relation):
+class JoinRelation(SqlRelation):
     """``left [NATURAL] kind JOIN right [ON condition | USING (column, ...)]``."""
 
-    kind: JoinKind
-    left: Relation
-    right: Relation
+    kind: SqlJoinKind
+    left: SqlRelation
+    right: SqlRelation
     condition: SqlExpression | None = None
     using: tuple[Name, ...] = ()
     is_natural: bool = False
@@ -267,10 +267,10 @@ class PivotValue(SqlNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Pivot(Relation):
+class Pivot(SqlRelation):
     """``relation PIVOT (aggregate, ... FOR axis IN (value, ...))``."""
 
-    relation: Relation
+    relation: SqlRelation
     aggregates: tuple[PivotAggregate, ...]
     axes: tuple[Name, ...]
     values: tuple[PivotValue, ...]
@@ -285,10 +285,10 @@ class UnpivotValue(SqlNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Unpivot(Relation):
+class Unpivot(SqlRelation):
     """``relation UNPIVOT [INCLUDE | EXCLUDE NULLS] (measure FOR axis IN (value, ...))``."""
 
-    relation: Relation
+    relation: SqlRelation
     measures: tuple[Name, ...]
     axes: tuple[Name, ...]
     values: tuple[UnpivotValue, ...]
@@ -332,7 +332,7 @@ class PatternPermutation(RowPattern):
 
 
 @dataclass(frozen=True, slots=True)
-class PatternExclusion(RowPattern):
+class RowPatternExclusion(RowPattern):
     """``{- a -}``: matched rows that are not in the output."""
 
     part: RowPattern
@@ -395,7 +395,7 @@ class MatchDefinition(SqlNode):
 
 
 @dataclass(frozen=True, slots=True)
-class MatchRecognize(Relation):
+class MatchRecognize(SqlRelation):
     """``relation MATCH_RECOGNIZE (...)``.
 
     Attributes:
@@ -407,7 +407,7 @@ class MatchRecognize(Relation):
         at_end: whether it ended with ``$``.
     """
 
-    relation: Relation
+    relation: SqlRelation
     partition_by: tuple[SqlExpression, ...]
     order_by: tuple[OrderItem, ...]
     measures: tuple[MatchMeasure, ...]

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.table.parse.tree.definitions import ObjectKind, Option, Partition, Statement
-from headrace.table.parse.tree.expressions import Call, SqlExpression
+from headrace.table.parse.tree.expressions import SqlCall, SqlExpression
 from headrace.table.parse.tree.node import Name, Path, QueryExpression, SqlNode
-from headrace.table.parse.tree.queries import Hint, Relation
+from headrace.table.parse.tree.queries import SqlHint, SqlRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Insert(Statement):
     query: QueryExpression
     columns: tuple[Path, ...] = ()
     partition: Partition = ()
-    hints: tuple[Hint, ...] = ()
+    hints: tuple[SqlHint, ...] = ()
     is_overwrite: bool = False
     on_conflict: ConflictAction | None = None
 
@@ -99,7 +99,7 @@ class MergeInto(Statement):
 
     table: Path
     alias: Name | None
-    source: Relation
+    source: SqlRelation
     condition: SqlExpression
     updates: tuple[ColumnAssignment, ...] = ()
     insert_columns: tuple[Name, ...] = ()
@@ -329,4 +329,4 @@ class AnalyzeTable(Statement):
 class CallProcedure(Statement):
     """``CALL path.procedure(argument, ...)``."""
 
-    call: Call
+    call: SqlCall
