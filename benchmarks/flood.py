@@ -1,31 +1,37 @@
-"""Clients of a job's server, in a process of their own: ``python -m benchmarks.flood ADDRESS RATE KIND``.
+"""Clients of a job's server, in a process of their own: ``python -m benchmarks.flood ADDRESS RATE``.
 
-They ask until their standard input ends, each over a connection of its own, and then say how often they were answered.
+Lines of their standard input tell them what to do: ``job ID``, the job that they ask for; ``ask KIND``, begin; ``end``,
+end, and say how often they were answered.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
+import queue
+import re
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
-from benchmarks.memory import children_seconds
-
 _CLIENTS = 4
-_LOOK_SECONDS = 0.02
-_JOB_SECONDS = 0.5
-"""The time between two looks at which job runs."""
+_TIMEOUT_SECONDS = 30.0
 _ROOT = Path(__file__).resolve().parent.parent
+
+NOBODY = "nobody"
+"""The clients work as ever, and answer themselves."""
+
+_OF_BROWSER = {"HX-Request": "true", "Accept-Encoding": "gzip"}
+"""The headers of a browser that refreshes its page."""
 
 _KINDS: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]] = {
     "rest": [
@@ -36,14 +42,15 @@ _KINDS: Mapping[str, Sequence[tuple[str, Mapping[str, str]]]] = {
         ("/v1/jobs/{job}/exceptions", {}),
         ("/v1/jobs/{job}/metrics?get=numRecordsIn", {}),
     ],
-    "pages": [
-        ("/dashboard", {"HX-Request": "true", "Accept-Encoding": "gzip"}),
-        ("/dashboard/jobs/{job}", {"HX-Request": "true", "Accept-Encoding": "gzip"}),
-    ],
+    "pages": [("/dashboard", _OF_BROWSER), ("/dashboard/jobs/{job}", _OF_BROWSER)],
+    NOBODY: [("/v1/jobs/{job}", {})],
 }
-"""What is asked for in turn, with the headers of a browser that refreshes its page."""
+"""What is asked for in turn, with headers."""
 
-KINDS = tuple(_KINDS)
+KINDS = ("rest", "pages")
+
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
+_OWN_ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2048\r\n\r\n" + bytes(2048)
 
 
 class FloodError(Exception):
@@ -51,43 +58,130 @@ class FloodError(Exception):
 
 
 @dataclass(slots=True)
-class Flood:
-    """What clients were answered.
+class Answered:
+    """What clients were answered while they asked.
 
     Attributes:
-        answered: the number of answers.
+        statuses: the number of answers of each status.
         seconds: for how long they have asked.
         processor: the CPU time of the clients themselves.
     """
 
-    answered: int = 0
-    seconds: float = 0.0
-    processor: float = 0.0
+    statuses: Mapping[str, int]
+    seconds: float
+    processor: float
+
+    @property
+    def rate(self) -> float:
+        """Answers in a second."""
+        return sum(self.statuses.values()) / self.seconds if self.seconds else 0.0
 
 
-@contextmanager
-def flood(address: str, rate: int, kind: str) -> Iterator[Flood]:
-    """Inside, clients ask a server.
+class Flood:
+    """The clients of a server.
 
-    Raises:
-        FloodError: when an answer was no success, or they could not keep their rate.
+    Args:
+        address: the address of the server.
+        rate: the requests of all of them in a second.
     """
-    command = [sys.executable, "-m", "benchmarks.flood", address, str(rate), kind]
-    clients = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert clients.stdout is not None
-    clients.stdout.readline()  # they are ready
-    found = Flood()
-    try:
-        yield found
-    finally:
-        before = children_seconds()
-        told, _ = clients.communicate()
-        found.processor = children_seconds() - before
-    answer = json.loads(told)
-    statuses, found.seconds = answer["statuses"], answer["seconds"]
-    found.answered = sum(statuses.values())
-    if set(statuses) != {"200"} or found.answered < 0.9 * rate * found.seconds:
-        raise FloodError(f"{kind}: {statuses} in {found.seconds:.1f} s, and {rate} in a second were to be asked for")
+
+    def __init__(self, address: str, rate: int) -> None:
+        self._command = [sys.executable, "-m", "benchmarks.flood", address, str(rate)]
+        self._rate = rate
+        self._answered: Answered | None = None
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def tell_job(self, job_id: str) -> None:
+        """From now on they ask for this job."""
+        self._tell(f"job {job_id}")
+
+    @contextmanager
+    def asks(self, kind: str) -> Iterator[None]:
+        """Inside, they ask.
+
+        Raises:
+            FloodError: when an answer was no success, or they could not keep their rate.
+        """
+        self._tell(f"ask {kind}")
+        yield
+        self._tell("end")
+        assert self._process.stdout is not None
+        found = Answered(**json.loads(self._process.stdout.readline()))
+        if set(found.statuses) != {"200"} or found.rate < 0.9 * self._rate:
+            raise FloodError(f"{kind}: {found}, and {self._rate} in a second were to be asked for")
+        self._answered = found
+
+    def answered(self) -> Answered:
+        """What they were answered last."""
+        assert self._answered is not None, "they have asked"
+        return self._answered
+
+    def _tell(self, order: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{order}\n")
+        self._process.stdin.flush()
+
+
+class _Connection:
+    """A connection that is kept, with one request after the other.
+
+    Args:
+        host: the host of the server.
+        port: its port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), _TIMEOUT_SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, request: bytes) -> int:
+        """The status of the answer."""
+        self._socket.sendall(request)
+        answer = self._more(b"")
+        while b"\r\n\r\n" not in answer:
+            answer = self._more(answer)
+        length = _LENGTH.search(answer)
+        assert length is not None, "the server tells how long its answers are"
+        until = answer.index(b"\r\n\r\n") + 4 + int(length[1])
+        while len(answer) < until:
+            answer = self._more(answer)
+        return int(answer[9:12])
+
+    def _more(self, answer: bytes) -> bytes:
+        found = self._socket.recv(1 << 16)
+        if not found:
+            raise FloodError("the server has hung up")
+        return answer + found
+
+
+class _OwnConnection(_Connection):
+    """A connection whose other end is here, too: it costs a client what the others do, and no server anything."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            super().__init__(*listener.getsockname())
+            self._other, _ = listener.accept()
+
+    def close(self) -> None:
+        super().close()
+        self._other.close()
+
+    def ask(self, request: bytes) -> int:
+        self._socket.sendall(request)
+        self._other.recv(1 << 16)
+        self._other.sendall(_OWN_ANSWER)
+        return super().ask(b"")
 
 
 class _Clients:
@@ -96,74 +190,68 @@ class _Clients:
     Args:
         address: the address of the server.
         rate: the requests of all in a second.
-        kind: what they ask for.
     """
 
-    def __init__(self, address: str, rate: int, kind: str) -> None:
-        self._host = urlsplit(address).netloc
-        self._asks = _KINDS[kind]
-        self._pause = _CLIENTS / rate
-        self._ended = threading.Event()
+    def __init__(self, address: str, rate: int) -> None:
+        parts = urlsplit(address)
+        assert parts.hostname is not None, address
+        assert parts.port is not None, address
+        self._place = (parts.hostname, parts.port)
+        self._pause = 1 / rate
+        self._orders = queue.SimpleQueue[list[str]]()
         self._job = ""
-        self._begun = 0.0
-        self.statuses: Counter[int] = Counter()
 
-    def ask(self) -> float:
-        """Ask until the standard input ends; for how many seconds that was, from when there was a job."""
-        threads = [threading.Thread(target=self._repeat, args=(number,)) for number in range(_CLIENTS)]
-        threads.append(threading.Thread(target=self._follow_job))
-        for thread in threads:
-            thread.start()
-        sys.stdin.read()
-        self._ended.set()
-        for thread in threads:
-            thread.join()
-        return time.monotonic() - self._begun
+    def serve(self) -> None:
+        """Do as the lines of the standard input say, until they end."""
+        threading.Thread(target=self._read, daemon=True).start()
+        while order := self._orders.get():
+            self._obey(order)
+            if order[0] == "ask":
+                print(json.dumps(asdict(self._ask(order[1]))), flush=True)
 
-    def _repeat(self, number: int) -> None:
-        while not self._job and not self._ended.wait(_LOOK_SECONDS):
-            pass
-        start = self._begun + self._pause * number / _CLIENTS
-        connection = http.client.HTTPConnection(self._host, timeout=30)
-        due = start
-        for path, headers in cycle(self._asks):
-            if self._ended.wait(max(0.0, due - time.monotonic())):
-                break
-            due += self._pause
-            connection.request("GET", path.format(job=self._job), headers=dict(headers))
-            answer = connection.getresponse()
-            answer.read()
-            self.statuses[answer.status] += 1
-        connection.close()
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._orders.put(line.split())
+        self._orders.put([])
 
-    def _follow_job(self) -> None:
-        """Jobs run one after the other."""
-        self._find_job()
-        while not self._ended.wait(_JOB_SECONDS):
-            self._find_job()
+    def _obey(self, order: list[str]) -> None:
+        if order[0] == "job":
+            self._job = order[1]
 
-    def _find_job(self) -> None:
-        """The last job that runs, as soon as there is one."""
-        while not self._ended.wait(_LOOK_SECONDS):
-            connection = http.client.HTTPConnection(self._host, timeout=30)
-            connection.request("GET", "/v1/jobs/overview")
-            jobs = json.loads(connection.getresponse().read())["jobs"]
-            connection.close()
-            running = [each["jid"] for each in jobs if each["state"] == "RUNNING"]
-            if running:
-                self._begun = self._begun or time.monotonic()
-                self._job = running[-1]
-                return
+    def _ask(self, kind: str) -> Answered:
+        """Ask until that is to end; it begins when there is a job."""
+        statuses = Counter[str]()
+        while not self._job:
+            self._obey(self._orders.get())
+        with ExitStack() as opened:
+            connections = []
+            for _ in range(_CLIENTS):
+                connections.append(_OwnConnection() if kind == NOBODY else _Connection(*self._place))
+                opened.callback(connections[-1].close)
+            due = begun = time.monotonic()
+            processor = time.process_time()
+            for connection, (path, headers) in zip(cycle(connections), cycle(_KINDS[kind]), strict=False):
+                if self._ends_before(due):
+                    break
+                due += self._pause
+                statuses[str(connection.ask(self._request(path, headers)))] += 1
+            return Answered(dict(statuses), time.monotonic() - begun, time.process_time() - processor)
 
+    def _ends_before(self, due: float) -> bool:
+        while True:
+            try:
+                order = self._orders.get(timeout=max(0.0, due - time.monotonic()))
+            except queue.Empty:
+                return False
+            if order[0] == "end":
+                return True
+            self._obey(order)
 
-def main(address: str, rate: int, kind: str) -> None:
-    """Ask until the standard input ends, and say what came back."""
-    clients = _Clients(address, rate, kind)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    seconds = clients.ask()
-    sys.stdout.write(json.dumps({"statuses": clients.statuses, "seconds": seconds}))
+    def _request(self, path: str, headers: Mapping[str, str]) -> bytes:
+        lines = [f"GET {path.format(job=self._job)} HTTP/1.1", f"Host: {self._place[0]}:{self._place[1]}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join((*lines, "", "")).encode()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    _Clients(sys.argv[1], int(sys.argv[2])).serve()

@@ -26,7 +26,7 @@ class Maker:
         self.spent = 0.0
         self.made = 0
         self._seconds = seconds
-        self.answers = RecentAnswers[int](1.0, 5.0, lambda: self.now, lambda: self.spent)
+        self.answers = RecentAnswers[int](1.0, 5.0, 0.01, lambda: self.now, lambda: self.spent)
 
     def make(self) -> int:
         self.made += 1

@@ -29,7 +29,13 @@ from headrace.server.routing import Endpoint, RoutedApplication, answers_again
 from headrace.server.wire import to_document
 
 _FRESH_SECONDS: Final = 0.5
-"""An answer is given again for so long, unless what is known of a job has changed; while many ask, even then."""
+"""An answer is given again for so long, unless what is known of a job has changed."""
+
+_MOST_SECONDS: Final = 3.0
+"""The longest that one is given again while many ask, even then; Flink keeps its answers as long."""
+
+_SHARE: Final = 0.005
+"""The share of a core for making such answers while many ask."""
 
 _MOST_LONG: Final = 4
 """The largest number of answers of many megabytes that are sent at the same time; other requests wait."""
@@ -45,7 +51,7 @@ def application(service: RestService, routes: Sequence[RestRoute] = ROUTES) -> R
         routes: the paths; each is there below ``/v1`` and without.
     """
     guard, places = RequestGuard(service.settings), UploadPlaces()
-    recent = RecentAnswers[Response](_FRESH_SECONDS, _FRESH_SECONDS)
+    recent = RecentAnswers[Response](_FRESH_SECONDS, _MOST_SECONDS, _SHARE)
     long = asyncio.Semaphore(_MOST_LONG)
     described = partial(_described, json_response(openapi(routes), HTTPStatus.OK), guard)
     endpoints = [

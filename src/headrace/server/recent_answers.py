@@ -8,9 +8,6 @@ from typing import Final, Generic, TypeVar
 
 from headrace.jobmanager.status import JobSnapshot
 
-_SHARE: Final = 0.01
-"""The share of a core that the making of answers takes, where more is asked for than that and for a while."""
-
 _BURST_SECONDS: Final = 5.0
 """The time without requests that counts as credit: only in a flood of them are answers not the latest."""
 
@@ -62,6 +59,7 @@ class RecentAnswers(Generic[T]):
     Args:
         least_seconds: so long an answer is given again: there are spans in it that grow while nothing happens.
         most_seconds: the longest that one is given again while many others have to be made.
+        share: of a core, for making answers where more is asked for than that and for a while.
         clock: seconds, never going back.
         spent: the seconds of processor time that this thread has taken.
     """
@@ -70,11 +68,13 @@ class RecentAnswers(Generic[T]):
         self,
         least_seconds: float,
         most_seconds: float,
+        share: float,
         clock: Callable[[], float] = time.monotonic,
         spent: Callable[[], float] = time.thread_time,
     ) -> None:
         self._least = least_seconds
         self._most = most_seconds
+        self._share = share
         self._clock = clock
         self._spent = spent
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class RecentAnswers(Generic[T]):
         answer = make()
         now, spent = self._clock(), self._spent() - begun
         with self._lock:
-            self._paid = paid = max(self._paid, now - _BURST_SECONDS) + spent / _SHARE
+            self._paid = paid = max(self._paid, now - _BURST_SECONDS) + spent / self._share
         at_least = min(paid, now + self._most)
         place.given = _Given(answer, jobs, max(now + self._least, at_least), at_least)
         return answer

@@ -222,10 +222,14 @@ _OF_JOBS: Final = frozenset(module.__name__ for module in (checkpoints, exceptio
 """The modules whose handlers look at nothing but what is known of jobs."""
 
 
+def _is_of_jobs(handler: Handler) -> bool:
+    return handler is cluster.overview or handler.__module__ in _OF_JOBS
+
+
 def _routes() -> Iterator[RestRoute]:
     yield from _DONE
     for path, handler, query in _TOLD:
-        yield RestRoute("GET", path, handler, query=query, is_shared=handler.__module__ in _OF_JOBS)
+        yield RestRoute("GET", path, handler, query=query, is_shared=_is_of_jobs(handler))
     yield from _LOGS
     yield from _DATASETS
     yield from _PROBES

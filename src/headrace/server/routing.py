@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,30 +21,19 @@ Answers = Callable[[Request], Awaitable[Response]]
 Again = Callable[[], Response | None]
 """Gives an answer while it is fresh."""
 
-HEAD: Final = "headrace.head"
-"""Where a scope of ASGI has the head of its request."""
+REQUEST: Final = "headrace.request"
+"""Where a scope of ASGI has its request as it has arrived, where that is known as a whole."""
 
 _AGAIN: Final = "headrace.again"
 
-_WITH_MORE: Final = frozenset({b"content-length", b"transfer-encoding", b"expect", b"upgrade"})
-"""The headers of requests that do not end with their head."""
-
-_MOST_HEADS: Final = 64
+_MOST_REQUESTS: Final = 64
 
 REST: Final = "*"
 """The last part of the path of an endpoint that answers whatever follows."""
 
 
-class Head(NamedTuple):
-    """The head of a request as it has arrived."""
-
-    method: bytes
-    url: bytes
-    headers: tuple[tuple[bytes, bytes], ...]
-
-
 def answers_again(request: Request, again: Again) -> None:
-    """Have requests with the same head answered without asking their endpoint, while that gives something."""
+    """Have requests with the same bytes answered without asking their endpoint, while that gives something."""
     request.scope[_AGAIN] = again
 
 
@@ -149,33 +138,32 @@ class RoutedApplication:
     def __init__(self, endpoints: Iterable[Endpoint], refuse: Callable[[Request, HTTPStatus, str], Response]) -> None:
         self._table = RoutingTable(endpoints)
         self._refuse = refuse
-        self._again: dict[Head, Again] = {}
+        self._again: dict[bytes, Again] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of HTTP."""
         request = Request(scope, receive)
         answer = await self._answer(request, scope)
-        again, head = scope.get(_AGAIN), scope.get(HEAD)
-        if again is not None and head is not None:
-            self._remember(head, again)
+        again, arrived = scope.get(_AGAIN), scope.get(REQUEST)
+        if again is not None and arrived is not None:
+            self._remember(arrived, again)
         await answer(scope, receive, send)
 
-    def again(self, head: Head) -> Response | None:
-        """The answer to a request with a head that was answered before, where it is known without asking an endpoint.
+    def again(self, request: bytes) -> Response | None:
+        """The answer to a request that was answered before, where it is known without asking an endpoint.
 
-        Whether a request is let in, too, depends on its head alone.
+        Whether it is let in, too, depends on nothing but its bytes.
         """
-        again = self._again.get(head)
+        again = self._again.get(request)
         try:
             return None if again is None else again()
         except HeadraceError:  # a job that there is no more: its endpoint says so
             return None
 
-    def _remember(self, head: Head, again: Again) -> None:
-        if not any(name in _WITH_MORE for name, _ in head.headers):
-            if len(self._again) >= _MOST_HEADS:
-                self._again.clear()
-            self._again[head] = again
+    def _remember(self, request: bytes, again: Again) -> None:
+        if len(self._again) >= _MOST_REQUESTS:
+            self._again.clear()
+        self._again[request] = again
 
     async def _answer(self, request: Request, scope: Scope) -> Response:
         method, path = scope["method"], scope["path"]

@@ -65,6 +65,9 @@ _LEAST_SECONDS: Final = 1.0
 _MOST_SECONDS: Final = 5.0
 """The shortest and the longest that a page is shown again as it was."""
 
+_SHARE: Final = 0.01
+"""The share of a core for making pages while many ask."""
+
 _LEVEL: Final = 4
 """How hard pages are compressed."""
 
@@ -147,7 +150,7 @@ def dashboard_endpoints(jobs: DashboardJobs, settings: RestSettings) -> list[End
         jobs: the jobs that are shown.
         settings: who is let in, and how often pages ask for what is new.
     """
-    recent = RecentAnswers[SharedPage](_LEAST_SECONDS, _MOST_SECONDS)
+    recent = RecentAnswers[SharedPage](_LEAST_SECONDS, _MOST_SECONDS, _SHARE)
     dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens(), recent)
     return [Endpoint(method, path, partial(_answered, handler, dashboard)) for method, path, handler in _PATHS]
 
