@@ -479,7 +479,7 @@ SPARK_CLASS_ARCHIVE: Final = ConfigOption(
     True,
     "Whether the Java of a local Spark session that headrace starts maps its classes from an archive, which makes the "
     "start shorter by seconds. The archive is made once, in the background, when the first such program has ended, and "
-    "takes 170 MB in $XDG_CACHE_HOME/headrace/classes or ~/.cache/headrace/classes. The five that were used last are "
+    "takes 170 MB in $XDG_CACHE_HOME/headrace/classes or ~/.cache/headrace/classes. The ten that were used last are "
     "kept there: each installation of PySpark or Java has its own.",
 )
 PYTHON_FILES: Final = ConfigOption[str | None](

@@ -231,9 +231,9 @@ def test_archives_out_of_use_are_removed_when_another_is_made(tmp_path: Path, sp
     assert recent.folder.exists()
 
 
-def test_the_five_that_were_used_last_are_kept(tmp_path: Path, spark_home: Path) -> None:
+def test_the_ten_that_were_used_last_are_kept(tmp_path: Path, spark_home: Path) -> None:
     files = []
-    for number in range(6):
+    for number in range(11):
         (spark_home / "jars" / f"{number}.jar").write_bytes(b"")
         archive, file = made(tmp_path, spark_home)
         files.append(file)
@@ -243,7 +243,7 @@ def test_the_five_that_were_used_last_are_kept(tmp_path: Path, spark_home: Path)
     (spark_home / "jars" / "another.jar").write_bytes(b"")
     made(tmp_path, spark_home)
 
-    assert [file.exists() for file in files].count(True) == 4
+    assert [file.exists() for file in files].count(True) == 9
     assert not files[2].exists()
 
 

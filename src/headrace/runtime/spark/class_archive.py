@@ -42,7 +42,7 @@ _LOG: Final = "making.log"
 _RETRY_SECONDS: Final = 24 * 3600
 _UNUSED_SECONDS: Final = 30 * 24 * 3600
 """Archives of a Java or of jars that nobody has started for so long are removed."""
-_KEPT: Final = 5
+_KEPT: Final = 10
 """The archives that were used last stay: each takes 170 MB, and each virtual environment with PySpark has its own."""
 
 _DIRECTORIES_IN_CLASS_PATH: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
