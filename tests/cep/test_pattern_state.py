@@ -12,8 +12,8 @@ from headrace.common import Types
 from headrace.common.errors import StateMigrationError
 from headrace.datastream import DataStream
 from headrace.expressions import col
-from headrace.operators.pattern import keyed_events, match_rows
-from headrace.operators.pattern.stored_matches import FoundMatches
+from headrace.operators.pattern import match_rows, match_summaries
+from headrace.operators.pattern.found_matches import FoundMatches
 from headrace.testing import JobHarness
 from tests.cep.conformance.operator_driver import OperatorDriver
 
@@ -147,7 +147,7 @@ MANY = [
 
 @pytest.mark.parametrize("text", MANY)
 def test_many_rows_are_as_few(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many rows of a key are left as they are unless they change, few are decoded and written anew."""
+    """Many rows of a key are left unread unless they change, few are decoded and written anew."""
     conditions = {"small": "amount < 4.0", "large": "amount >= 8.0", "middle": "amount > 4.0 and amount < 8.0"}
     pattern = Pattern.parse(text, {name: said for name, said in conditions.items() if name in text})
     chance = random.Random(text)
@@ -155,9 +155,9 @@ def test_many_rows_are_as_few(text: str, monkeypatch: pytest.MonkeyPatch) -> Non
     left: list[int] = []
     additions, begun_until = FoundMatches.additions, FoundMatches.begun_until
 
-    def noted_additions(found: FoundMatches, is_wanted: Any) -> Any:
-        left.append(is_wanted.sum())
-        return additions(found, is_wanted)
+    def noted_additions(found: FoundMatches, is_wanted: Any, unread: Any) -> Any:
+        left.append(len(found.unread))
+        return additions(found, is_wanted, unread)
 
     def noted_begun_until(found: FoundMatches, is_wanted: Any, time: int) -> Any:
         left.append(is_wanted.sum())
@@ -167,7 +167,7 @@ def test_many_rows_are_as_few(text: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(FoundMatches, "begun_until", noted_begun_until)
     found = []
     for many_rows, few_rows in ((1, 0), (1 << 30, 1 << 30)):
-        monkeypatch.setattr(keyed_events, "_MANY_ROWS", many_rows)
+        monkeypatch.setattr(match_summaries, "MANY", many_rows)
         monkeypatch.setattr(match_rows, "_FEW_ROWS", few_rows)
         with JobHarness(job(pattern, {"card": str, "amount": float})) as harness:
             held = []

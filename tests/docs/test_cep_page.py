@@ -84,7 +84,7 @@ def test_the_tables_show_what_is_found() -> None:
 
 def test_the_page_is_as_it_says(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Reader(PAGE, tmp_path, forks).follow() == 7
+    assert Reader(PAGE, tmp_path, forks).follow() == 8
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.expressions import col
+from headrace.operators.pattern import event_sieve, match_summaries
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
 from tests.invariance.driver import Cut, Event, Job, deaths, examples, per_key, run
@@ -97,10 +99,14 @@ def told(match: Mapping[str, list[Event]]) -> tuple[str, str]:
     return key, str({stage: [event[1:] for event in events] for stage, events in match.items()})
 
 
-class Told(PatternProcessFunction[Event, Any], TimedOutPartialMatchHandler[Event]):
+class Matches(PatternProcessFunction[Event, Any]):
+    """Is not told of timeouts, so that much may be left out and unread."""
+
     def process_match(self, match: Mapping[str, list[Event]], ctx: PatternProcessFunction.Context) -> Iterator[Any]:
         yield told(match)
 
+
+class Told(Matches, TimedOutPartialMatchHandler[Event]):
     def process_timed_out_match(
         self, match: Mapping[str, list[Event]], ctx: PatternProcessFunction.Context
     ) -> Iterator[tuple[OutputTag, Any]]:
@@ -153,23 +159,31 @@ short_epochs = st.builds(replace, deaths, shares=st.lists(st.integers(2, 6), min
     name=st.sampled_from(sorted(PATTERNS)),
     are_columns=st.booleans(),
     is_batch=st.sampled_from([False, False, False, True]),
+    handles_timeout=st.booleans(),
+    summarized=st.sampled_from([1, 3, match_summaries.MANY]),
     cut=short_epochs,
 )
-def test_what_a_pattern_finds(events: list[Event], name: str, are_columns: bool, is_batch: bool, cut: Cut) -> None:
+def test_what_a_pattern_finds(
+    events: list[Event], name: str, are_columns: bool, is_batch: bool, handles_timeout: bool, summarized: int, cut: Cut
+) -> None:
     """Records of one split keep their order, so all that happens to a key is known."""
     columns, functions = PATTERNS[name]
 
     def build(job: Job) -> None:
         stream = job.source("events", [events], DISORDER).key_by("f0")
-        found = job.keyed("pattern", CEP.pattern(stream, columns if are_columns else functions).process(Told(), TOLD))
+        function = Told() if handles_timeout else Matches()
+        pattern = CEP.pattern(stream, columns if are_columns else functions)
+        found = job.keyed("pattern", pattern.process(function, TOLD))
         job.sink("matches", found)
         job.sink("timeouts", found.get_side_output(TIMED_OUT))
 
-    found = run(build, cut, is_batch=is_batch)
+    sieve = {"FEWEST": summarized, "RARE": 1}
+    with patch.object(match_summaries, "MANY", summarized), patch.multiple(event_sieve, **sieve):
+        found = run(build, cut, is_batch=is_batch)
     matches, timeouts = expected(functions, events)
     got = per_key(found["matches"])
     if name in WAITING:
         assert without_times(got) == without_times(matches)
     else:
         assert got == matches
-    assert per_key(found["timeouts"]) == timeouts
+    assert per_key(found["timeouts"]) == (timeouts if handles_timeout else {})

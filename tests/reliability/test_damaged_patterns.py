@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import HeadraceError
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND
 from tests.reliability.programs import patterns
 from tests.reliability.support.damages import CASES, Damage, Scene
 from tests.reliability.support.faults import FaultPlan
@@ -21,10 +22,10 @@ pytestmark = pytest.mark.slow
 ONCE = {"restart-strategy.type": "none"}
 
 
-def run(folder: Path) -> None:
+def run(folder: Path, backend: str = DEFAULT_BACKEND) -> None:
     """Run the program in this process, once."""
     FaultPlan(folder / "faults")
-    patterns.main(str(folder), str(folder / "faults"), "local", "2", **ONCE)
+    patterns.main(str(folder), str(folder / "faults"), "local", "2", backend, **ONCE)
 
 
 def is_right(folder: Path) -> bool:
@@ -32,15 +33,18 @@ def is_right(folder: Path) -> bool:
     return all(sorted(lines(folder / "output" / name)) == right for name, right in expected_lines().items())
 
 
+@pytest.mark.parametrize("backend", [DEFAULT_BACKEND, ROCKSDB_BACKEND])
 @pytest.mark.parametrize("room", [3_000, 40_000, 120_000])
-def test_the_disk_of_the_checkpoints_is_full(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disk_of_the_checkpoints_is_full(
+    room: int, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = FullDisk(lambda path: path.startswith(str(tmp_path / "checkpoints")), room)
     monkeypatch.setattr(os, "write", disk.write)
     with pytest.raises((OSError, HeadraceError), match="No space left"):
-        run(tmp_path)
+        run(tmp_path, backend)
     assert disk.failed > 0
     disk.is_full = False
-    run(tmp_path)
+    run(tmp_path, backend)
     assert is_right(tmp_path)
 
 

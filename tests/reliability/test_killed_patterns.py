@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND
 from tests.forks import Forks
 from tests.processes import Ended, Launcher, Starter
 from tests.reliability.support import doubles
+from tests.reliability.support.dying_tables import AFTER_TABLE, BEFORE_TABLE
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.outputs import hidden_files, lines
 from tests.reliability.support.patterns import (
@@ -21,9 +23,9 @@ from tests.reliability.support.patterns import (
 )
 
 
-def run(starter: Starter, folder: Path, runtime: str, most: int) -> list[Ended]:
+def run(starter: Starter, folder: Path, runtime: str, most: int, backend: str = DEFAULT_BACKEND) -> list[Ended]:
     """Run the program until it succeeds, each time at another parallelism; gives the runs that failed."""
-    turns = [(folder, folder / "faults", runtime, parallelism) for parallelism in (1, 4, 3)]
+    turns = [(folder, folder / "faults", runtime, parallelism, backend) for parallelism in (1, 4, 3)]
     return starter.run_in_turns("patterns", turns, most=most)
 
 
@@ -42,6 +44,16 @@ def test_rules_survive(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
     failed = run(forks, tmp_path, "local", most=3)
     assert plan.happened == plan.planned
     assert [ended.code for ended in failed] == [-9] * 3
+    check(tmp_path)
+
+
+@pytest.mark.slow
+def test_rules_in_tables_of_rocksdb_survive(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
+    plan.arm(BEHIND_PATTERNS, 40).arm(BEFORE_TABLE, 3).arm(AFTER_TABLE, 9).arm(doubles.AFTER_MANIFEST, 15)
+    failed = run(forks, tmp_path, "local", most=4, backend=ROCKSDB_BACKEND)
+    assert plan.happened == plan.planned
+    assert [ended.code for ended in failed] == [-9] * 4
+    assert any((tmp_path / "tables").iterdir()), "there are tables"
     check(tmp_path)
 
 

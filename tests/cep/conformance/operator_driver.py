@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from headrace.cep import EventComparator, PatternProcessFunction, TimedOutPartialMatchHandler
 from headrace.cep.compiler import compile_pattern
 from headrace.cep.rules import compiled
@@ -109,7 +107,7 @@ class OperatorDriver:
         (matcher,) = self._operator._patterns.matchers
         keys, matches = matcher.matches.all()
         names = self._codec.decode(keys.values)
-        for position, state in matches.states(np.ones(len(keys), np.bool_)).items():
+        for position, state in matches.all_states().items():
             found[names[position]][:2] = len(state.partial), len(state.finished)
         for batch in self._operator._waiting.take(MAX):
             for event in batch.rows:

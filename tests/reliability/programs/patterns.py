@@ -1,18 +1,23 @@
 """Rules that change over a stream of events, with the faults of a plan.
 
-patterns.py FOLDER PLAN RUNTIME PARALLELISM
+patterns.py FOLDER PLAN RUNTIME PARALLELISM [BACKEND]
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from headrace.common import Types, WatermarkStrategy
 from headrace.common.time import Duration
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.state.backend import ROCKSDB_BACKEND
 from tests.reliability.support import canonical
 from tests.reliability.support.doubles import DyingSink, use_dying_store
+from tests.reliability.support.dying_tables import use_dying_tables
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.patterns import COUNT, DISORDER, EPOCHS, RECORD, Line, Recorded, found_in, record_of
@@ -20,9 +25,16 @@ from tests.reliability.support.patterns import COUNT, DISORDER, EPOCHS, RECORD, 
 RULE_IDS = ("a", "b")
 
 
-def main(folder: str, faults: str, runtime: str, parallelism: str, **more: str) -> None:
+def main(folder: str, faults: str, runtime: str, parallelism: str, backend: str = "hashmap", **more: str) -> None:
     plan = FaultPlan(faults)
     use_dying_store(plan)
+    with pytest.MonkeyPatch.context() as patch:
+        if backend == ROCKSDB_BACKEND:
+            use_dying_tables(Path(folder), plan, patch)
+        run(folder, plan, runtime, parallelism, {"state.backend.type": backend, **more})
+
+
+def run(folder: str, plan: FaultPlan, runtime: str, parallelism: str, more: Mapping[str, str]) -> None:
     settings = canonical.configuration(
         Path(folder),
         **{

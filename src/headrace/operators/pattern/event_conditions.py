@@ -8,6 +8,7 @@ fails for an event is unknown of it: if anything depends on it, the automaton as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -45,8 +46,8 @@ Holds = npt.NDArray[Any]
 KnownColumns = dict[str, Mask]
 """Columns of conditions for one batch, by their texts: patterns that have a condition in common compute it once."""
 
-_MOST_BITS: Final = 62
-"""The largest number of conditions that are bits of one of NumPy's integers."""
+_TYPES_OF_BITS: Final[Sequence[tuple[int, Any]]] = ((8, np.uint8), (16, np.uint16), (62, np.int64))
+"""NumPy's integers by the largest number of conditions that are bits of one."""
 
 
 class OrderedRows(Protocol):
@@ -190,6 +191,19 @@ class Judged:
                 columns[index] = found
         self.holds = packed(columns, len(batch), len(conditions.conditions))
 
+    def narrowed(self, kept: Longs, batch: Batch, events: Events) -> Judged:
+        """What is known of some of the events, where all is known of them.
+
+        Args:
+            kept: their places.
+            batch: them.
+            events: the same, by their places from now on.
+        """
+        assert not self.lazy | self.looking_back, "what is known does not depend on places"
+        made = copy(self)
+        made.holds, made._batch, made._events, made._columns = self.holds[kept], batch, events, {}
+        return made
+
     def look_back(self, rows: OrderedRows) -> None:
         """Judge events by those before them, too.
 
@@ -287,11 +301,11 @@ class Judged:
 
 def packed(columns: Mapping[int, Mask], length: int, count: int) -> Holds:
     """The conditions that each event satisfies, as bits, from a column for each condition that is known."""
-    is_small = count <= _MOST_BITS
-    packed: Holds = np.zeros(length, np.int64 if is_small else np.object_)
+    type_: Any = next((type_ for most, type_ in _TYPES_OF_BITS if count <= most), np.object_)
+    packed: Holds = np.zeros(length, type_)
     for index, column in columns.items():
-        if is_small:
-            packed |= column.astype(np.int64) << index
-        else:
+        if type_ is np.object_:
             packed[column] |= 1 << index
+        else:
+            packed |= column.astype(type_) << index
     return packed

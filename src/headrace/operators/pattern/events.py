@@ -26,14 +26,17 @@ _BLOCK: Final = 1 << 8
 class Events:
     """Events by their places.
 
+    Attributes:
+        taken: those that partial matches had taken, as one column.
+
     Args:
         arrived: those that have arrived.
-        taken: those that partial matches had taken, as one column.
+        taken: see above; whoever does not know them yet sets them before one is asked for.
     """
 
     def __init__(self, arrived: Batch, taken: pa.Array) -> None:
         self._arrived = arrived
-        self._taken = taken
+        self.taken = taken
         self._blocks: dict[int, list[Any]] = {}
 
     @property
@@ -54,14 +57,14 @@ class Events:
             return self._arrived.slice(block * _BLOCK, min((block + 1) * _BLOCK, len(self._arrived))).rows
         # Block -1 has the places -256 to -1, where -1 is the first event that was taken.
         first = (-block - 1) * _BLOCK
-        values = array_to_values(self._arrived.type, self._taken.slice(first, _BLOCK))
+        values = array_to_values(self._arrived.type, self.taken.slice(first, _BLOCK))
         return [*[None] * (_BLOCK - len(values)), *reversed(values)]
 
     def reader(self, *, is_for_all: bool) -> Callable[[int], Any]:
         """Return what gives an event as a Python object, to a caller that looks at nearly all of them, or at few."""
         if not is_for_all:
             return self.value
-        taken = array_to_values(self._arrived.type, self._taken)
+        taken = array_to_values(self._arrived.type, self.taken)
         return [*self._arrived.rows, *reversed(taken)].__getitem__
 
     def values(self, places: Iterable[int]) -> dict[int, Any]:
@@ -77,12 +80,12 @@ class Events:
 
     def all(self) -> pa.Array:
         """All events as one column, in which a place is the index of an element as in Python's lists."""
-        return self.column(np.concatenate([np.arange(len(self._arrived)), np.arange(-len(self._taken), 0)]))
+        return self.column(np.concatenate([np.arange(len(self._arrived)), np.arange(-len(self.taken), 0)]))
 
     def column(self, places: Longs) -> pa.Array:
         """Events as one column."""
         is_taken = places < 0
-        taken = self._taken.take(pa.array(-1 - places[is_taken]))
+        taken = self.taken.take(pa.array(-1 - places[is_taken]))
         if is_taken.all():
             return taken
         arrived = self._arrived.take(places[~is_taken]).as_array()

@@ -3,81 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, cmp_to_key
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import KeyedBatch
+from headrace.operators.pattern import match_summaries
+from headrace.operators.pattern.due_keys import DueKeys, beginning, has_summaries, looked_up, moved_states
 from headrace.operators.pattern.event_conditions import Holds, Judged
 from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.found_matches import ALL_STATES, FoundMatches
 from headrace.operators.pattern.key_matching import OrderedEvents
 from headrace.operators.pattern.nfa import Nfa
-from headrace.operators.pattern.stored_matches import FoundMatches
-from headrace.state.key_sorted_table import key_sorted
-from headrace.state.keys import KeyColumn
 from headrace.state.runs.layout import rows_of_ranges
-from headrace.state.runs.run import order_by_key
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-_MOST_TABLED: Final = 1 << 16
-"""The largest number of combinations of conditions of which each has an entry in a table."""
-
-_MANY_ROWS: Final = 256
-"""The number of stored rows from which a key is not decoded while its matches only time out."""
-
-_MOST_STATES: Final = 62
-"""The largest number of states that are bits of one of NumPy's integers."""
-
-
-@dataclass(frozen=True, slots=True)
-class DueKeys:
-    """Events and timers by key.
-
-    Attributes:
-        keys: the different keys of both, in the order of hash and key.
-        order: the places of the events, by key and time, those with one time as they came.
-        positions: the positions of the keys that have events, ascending.
-        starts: where the events of each of them begin in ``order``.
-        counts: how many each of them has.
-        timers: the positions of the keys that have timers, ascending, one for each timer.
-        times: the times of the timers; those of a key ascend.
-    """
-
-    keys: KeyColumn
-    order: Longs
-    positions: Longs
-    starts: Longs
-    counts: Longs
-    timers: Longs
-    times: Longs
-
-    @classmethod
-    def of(cls, batch: KeyedBatch, timers: Sequence[tuple[Longs, KeyColumn] | None]) -> list[DueKeys]:
-        """Those of events, in the order in which they came, and of the timers of each pattern, which share the keys."""
-        order, numbers = key_sorted(batch.keys.hashes, batch.keys.values, batch.timestamps)
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        counts = np.diff(starts, append=len(order))
-        own = batch.keys.take(order[starts])
-        all_keys = KeyColumn.concat([own, *(keys for _, keys in filter(None, timers))])
-        if len(all_keys) == len(own):
-            found, distinct = np.arange(len(own)), own
-        else:
-            by_key, firsts = order_by_key(all_keys.hashes, all_keys.values)
-            found = np.empty(len(all_keys), np.int64)
-            found[by_key] = np.cumsum(firsts) - 1
-            distinct = all_keys.take(by_key[firsts])
-        positions, first, due = found[: len(own)], len(own), []
-        for times, _ in (each or (np.empty(0, np.int64), None) for each in timers):
-            of_timers = found[first : first + len(times)]
-            first += len(times)
-            by_time = np.lexsort((times, of_timers))
-            due.append(cls(distinct, order, positions, starts, counts, of_timers[by_time], times[by_time]))
-        return due
 
 
 class AllEvents:
@@ -113,8 +57,11 @@ class KeyedEvents:
     events may change something of it, or the time to which it is brought.
 
     Attributes:
-        is_stored_visited: whether each key that has partial matches has to be looked at.
-        only_adds: whether matches may begin of each of these keys, and none of its own changes.
+        only_adds: whether matches may begin of each key that has partial matches, and none of its own changes.
+        decoded: whether those of each of these keys have to be looked at.
+        moved: the states in which events may change them, as bits.
+        until: the time until which partial matches that began have timed out.
+        unread_visited: the positions of the keys that are left unread, and of which matches may begin.
         expired: the positions of keys of which all partial matches have timed out, without anything to be told of.
         passed: the rows that are gone or have changed by that, of keys that are not decoded.
 
@@ -123,7 +70,7 @@ class KeyedEvents:
         judged: what is known of the events.
         batch: the events.
         due: the same and timers, by key.
-        found: the partial matches.
+        found: the partial matches, but those of keys that are left unread.
         up_to: the time to which all keys are brought.
         every: all events, where there are other patterns; None where those of keys that are visited are enough.
     """
@@ -140,22 +87,23 @@ class KeyedEvents:
     ) -> None:
         self._nfa, self._judged, self._batch, self._due = nfa, judged, batch, due
         self._every = every
-        bits = len(nfa.automaton.event_conditions)
-        if judged.lazy & nfa.asked_at_start:
-            self._begins = np.ones(len(batch), np.bool_)
-        else:
-            self._begins = _looked_up(judged.holds, bits, nfa.begins)
+        self._begins = beginning(nfa, judged)
         is_visited = np.zeros(len(due.keys), np.bool_)
         if len(batch):
             is_visited[due.positions] = np.logical_or.reduceat(self._begins[due.order], due.starts)
         self.expired = self._expired(found, up_to) if nfa.expires_silently else found.positions[:0]
         are_passed = self._are_passed(found, up_to)
-        may_change = self._may_change_keys(found, up_to, are_passed)
+        self.until = up_to - nfa.automaton.window if nfa.automaton.window else MIN_WATERMARK
+        moved, ends = self._changes(found, are_passed)
+        may_change = (moved != 0) | ends
         is_visited[found.positions] |= may_change
         is_visited[self.expired] = False
-        self.passed = found.begun_until(are_passed & ~may_change, up_to - nfa.automaton.window)
-        self.is_stored_visited = is_visited[found.positions]
-        self.only_adds = self.is_stored_visited & ~may_change & self._may_add(found)
+        self.passed = found.begun_until(are_passed & ~may_change, self.until)
+        is_stored_visited = is_visited[found.positions]
+        self.only_adds = is_stored_visited & ~may_change & self._may_add(found)
+        self.decoded = is_stored_visited & ~self.only_adds
+        self.moved = moved if not nfa.automaton.skip.skips else np.full_like(moved, ALL_STATES)
+        self.unread_visited = found.unread[is_visited[found.unread]]
         self._positions = np.flatnonzero(is_visited)
         own = np.flatnonzero(is_visited[due.positions])
         counts = np.zeros(len(due.keys), np.int64)
@@ -183,38 +131,34 @@ class KeyedEvents:
         if not (window and self._nfa.expires_silently):
             return np.zeros(len(found.positions), np.bool_)
         begun = found.first_begun
-        are_passed: Mask = (found.counts >= _MANY_ROWS) & (begun <= up_to - window) & (begun > 0)
+        are_passed: Mask = (found.counts >= match_summaries.MANY) & (begun <= up_to - window) & (begun > 0)
         are_passed[np.searchsorted(found.positions, self.expired)] = False
         return are_passed
 
     def _may_add(self, found: FoundMatches) -> Mask:
         """The keys with many rows, behind which what begins may be stored since no match drops others."""
-        may_add: Mask = found.counts >= _MANY_ROWS
+        may_add: Mask = found.counts >= match_summaries.MANY
         return may_add if not self._nfa.automaton.skip.skips else np.zeros(len(may_add), np.bool_)
 
-    def _may_change_keys(self, found: FoundMatches, up_to: int, are_passed: Mask) -> Mask:
-        """Return whether a partial match may change of each key that has some, but by what has passed of it."""
-        window, nfa, unknown = self._nfa.automaton.window, self._nfa, self._judged.looking_back
-        may_change = np.ones(len(found.positions), np.bool_)
-        if self._judged.lazy or not nfa.has_deadlines or len(nfa.automaton.states) > _MOST_STATES:
-            return may_change
-        may_change[:] = (found.first_begun <= up_to - window) & ~are_passed if window else False
+    def _changes(self, found: FoundMatches, are_passed: Mask) -> tuple[Longs, Mask]:
+        """In which states partial matches of each key may be changed by events, and whether time changes some.
+
+        What has passed of a key with many rows is no such change.
+        """
+        nfa = self._nfa
+        anywhere = np.full(len(found.positions), ALL_STATES)
+        if not has_summaries(nfa):
+            return anywhere, np.ones(len(anywhere), np.bool_)
+        is_outdated = found.outdated(self.until)
+        ends = is_outdated
+        if nfa.automaton.window:
+            ends = ends | ((found.first_begun <= self.until) & ~are_passed)
         live = np.zeros(len(self._due.keys), np.int64)
-        live[found.positions] = found.live
-        of_events = np.repeat(live[self._due.positions], self._due.counts)
-        rows = np.flatnonzero(of_events)
-        if not len(rows):
-            return may_change
-        lives, numbers = np.unique(of_events[rows], return_inverse=True)
-        different, holds = np.unique(self._judged.holds[self._due.order[rows]], return_inverse=True)
-        changes = np.array(
-            [[nfa.moves(one, other, unknown) for other in different.tolist()] for one in lives.tolist()], np.bool_
-        )
-        is_changed = np.zeros(len(of_events), np.bool_)
-        is_changed[rows] = changes[numbers, holds]
-        of_keys = np.zeros(len(self._due.keys), np.bool_)
-        of_keys[self._due.positions] = np.logical_or.reduceat(is_changed, self._due.starts)
-        return may_change | of_keys[found.positions]
+        # What has to be asked for is, where many matches may be left as they are.
+        is_known = found.counts >= (match_summaries.MANY if self._judged.lazy else 0)
+        live[found.positions] = np.where(is_known, found.live, 0)
+        moved = moved_states(nfa, self._judged, self._due, live)[found.positions]
+        return np.where(is_known & ~is_outdated, moved, anywhere), ends
 
     @property
     def are_nearly_all(self) -> bool:
@@ -273,7 +217,7 @@ class KeyedEvents:
         """The events that may change a partial match in any state."""
         if self._judged.lazy:
             return np.ones(len(holds), np.bool_)
-        return _looked_up(holds, len(self._nfa.automaton.event_conditions), self._nfa.moves_any)
+        return looked_up(holds, len(self._nfa.automaton.event_conditions), self._nfa.moves_any)
 
     def visits(self) -> Iterator[tuple[int, int, int, list[int]]]:
         """The position of each key that has to be looked at, from where to where its events are, and its timers."""
@@ -282,15 +226,3 @@ class KeyedEvents:
         columns = [self._positions, self._starts, self._starts + self._counts, *bounds]
         for position, start, stop, first, last in zip(*(column.tolist() for column in columns), strict=True):
             yield position, start, stop, times[first:last]
-
-
-def _looked_up(holds: Holds, bits: int, means: Callable[[int], bool]) -> Mask:
-    """What combinations of conditions mean, found once for each of them."""
-    if holds.dtype != np.object_ and 1 << bits <= _MOST_TABLED:
-        table = np.zeros(1 << bits, np.bool_)
-        for combination in np.flatnonzero(np.bincount(holds, minlength=1 << bits)).tolist():
-            table[combination] = means(combination)
-        found: Mask = table[holds]
-        return found
-    different, numbers = np.unique(holds, return_inverse=True)
-    return np.array([means(combination) for combination in different.tolist()], np.bool_)[numbers]

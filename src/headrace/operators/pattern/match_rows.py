@@ -51,32 +51,31 @@ def shared(taker: int) -> int:
     return -2 - taker
 
 
-def state_of(columns: Sequence[list[int]], place: int) -> NfaState:
+def state_of(columns: Sequence[list[int]], events: Sequence[int]) -> NfaState:
     """Return what a key has.
 
     Args:
         columns: its rows: takers, states, the numbers of the rows before, the times and numbers of events, and the
             numbers of the rows, which ascend.
-        place: the first of them among all rows.
+        events: the place of the event of each row, where the row has it.
     """
     takers, _, _, _, numbers, rows = columns
     are_shared = min(takers) < NOT_TAKEN
-    places = (
-        {number: -1 - (place + row) for row, number in enumerate(numbers) if takers[row] >= 0} if are_shared else {}
-    )
+    owners = zip(takers, numbers, events, strict=True)
+    places = {number: event for taker, number, event in owners if taker >= 0} if are_shared else {}
     state = NfaState()
     steps: dict[int, tuple[EventId, Step]] = {}
     standing: list[PartialMatch | FinishedMatch | None] = []
     last = (MIN_WATERMARK, 0)
     is_in_order = True
-    for at_row, (taker, at, before, time, number, row) in enumerate(zip(*columns, strict=True)):
+    for taker, at, before, time, number, row, event in zip(*columns, events, strict=True):
         if taker == NOT_TAKEN:
             both = steps[before]
         else:
             event_id = (time, number)
             first, parent = (event_id, None) if before == FIRST else steps[before]
             if taker >= 0:
-                both = first, (taker, event_id, -1 - (place + at_row), parent)
+                both = first, (taker, event_id, event, parent)
             else:
                 both = first, (shared(taker), event_id, places[number], parent)
         steps[row] = both
@@ -108,20 +107,24 @@ class RowWriter:
     def __init__(self) -> None:
         self._rows: list[_Row] = []
 
-    def add(self, position: int, state: NfaState) -> None:
+    def add(self, position: int, state: NfaState) -> int:
         """Adds the rows of a key that change.
 
         Args:
             position: the key.
             state: what it has, which is not nothing.
+
+        Returns:
+            The number that its next row gets.
         """
         known = state.known
-        if known is None or len(known.standing) <= _FEW_ROWS:
-            self._add_all(position, state)
-        else:
-            self._rows += _Changes(state, known).rows(position)
+        if known is None or (len(known.standing) <= _FEW_ROWS and not known.is_part):
+            return self._add_all(position, state)
+        changes = _Changes(state, known)
+        self._rows += changes.rows(position)
+        return changes.next_row
 
-    def _add_all(self, position: int, state: NfaState) -> None:
+    def _add_all(self, position: int, state: NfaState) -> int:
         """Adds all rows of what a key has, or of what is added to it, in the places of those that are known."""
         known = state.known
         old = () if known is None or not known.standing else known.columns[-1]
@@ -153,6 +156,7 @@ class RowWriter:
                 before = rows[id(each)] = row
                 row += 1
         added += [_gone(position, each) for each in old if each >= row]
+        return row
 
     def columns(self) -> Longs:
         """All that was added, a column for each part of a row; the rows of a key are in any order."""
@@ -168,10 +172,14 @@ class _Changes:
     """Finds out which of many rows of a key change.
 
     A reference to a row is its number; or, of one that is new, ``-2`` for the first, ``-3`` for the second and so on.
+
+    Attributes:
+        next_row: the number that the next row gets.
     """
 
     def __init__(self, state: NfaState, known: KnownRows) -> None:
         self._known, self._state = known, state
+        self.next_row = known.next_row
         self._takers, self._states, self._befores, self._times, self._numbers, self._rows = known.columns
         self._new: list[tuple[int, int, int, Step, int]] = []
         """New rows: the taker, the state, the row before, the step, and the row that has to come first."""
@@ -295,7 +303,7 @@ class _Changes:
     def _added(self, position: int) -> list[_Row]:
         """New rows, as far as possible in the places of those that are gone, and the others of these."""
         freed = sorted(self._rows[index] for index in self._gone)
-        used, next_row = 0, self._known.next_row
+        used = 0
         rows: list[int] = []
         found: list[_Row] = []
         stored: set[EventId] = set()
@@ -309,8 +317,8 @@ class _Changes:
                 row = freed[used]
                 used += 1
             else:
-                row = next_row
-                next_row += 1
+                row = self.next_row
+                self.next_row += 1
             rows.append(row)
             _, event_id, event, _ = step
             has_record = taker != NOT_TAKEN and event_id not in stored

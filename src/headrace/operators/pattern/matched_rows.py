@@ -265,6 +265,11 @@ class AggregateOfMatch:
         return AggregatorList(tuple(dict.fromkeys(self._bound.aggregators)))
 
     @property
+    def type(self) -> TypeInformation:
+        """The type of the value."""
+        return self._bound.type
+
+    @property
     def user_code(self) -> tuple[UserCode, ...]:
         """The callers of user functions."""
         called = tuple(each for operand in self.operands for each in user_code_in(operand))

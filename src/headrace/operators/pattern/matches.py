@@ -28,6 +28,7 @@ class KnownRows:
 
     Attributes:
         next_row: the number that the next row gets.
+        is_part: whether the key has others, which nothing changes.
         columns: the columns of the rows.
         steps: the step of each row.
         standing: the match that stands at each row; None for none.
@@ -37,6 +38,7 @@ class KnownRows:
     columns: Sequence[list[int]] = ()
     steps: Sequence[Step] = ()
     standing: Sequence[PartialMatch | FinishedMatch | None] = ()
+    is_part: bool = False
 
 
 @dataclass(slots=True)

@@ -97,7 +97,11 @@ class Nfa:
 
     def asked_for(self, state: NfaState) -> int:
         """The event conditions that decide what an event changes of a key, as bits."""
-        return self._decisions.asked_at(state.live | 1 << self.automaton.start)
+        return self.asked_in(state.live)
+
+    def asked_in(self, live: int) -> int:
+        """The event conditions that decide what an event changes of a key with partial matches in some states."""
+        return self._decisions.asked_at(live | 1 << self.automaton.start)
 
     @property
     def expires_silently(self) -> bool:
@@ -109,9 +113,9 @@ class Nfa:
         """True if the deadline of a partial match follows from the time at which it began."""
         return not self._has_gaps
 
-    def moves(self, live: int, holds: int, unknown: int = 0) -> bool:
-        """Return whether an event may change partial matches in some states, given as bits."""
-        return bool(self._decisions.plan(live, holds, unknown)[1])
+    def moved(self, live: int, holds: int, unknown: int = 0) -> int:
+        """Return in which of some states an event may change partial matches; all are bits."""
+        return sum(1 << at for at in self._decisions.plan(live, holds, unknown)[1])
 
     def moves_any(self, holds: int) -> bool:
         """Return whether an event may change a partial match, whatever state that is in."""

@@ -16,11 +16,17 @@ from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import Operator
 from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.due_keys import looked_up
 from headrace.operators.pattern.event_conditions import EventConditions, is_column, packed
 from headrace.operators.pattern.nfa import Nfa
 
+Mask = npt.NDArray[np.bool_]
+
 _SAMPLE: Final = 1_024
 """The number of events of a batch that say whether it is worth looking at the others."""
+
+_MOST_TRIED: Final = 8
+"""The largest number of conditions of which all combinations are looked at."""
 
 _MOST: Final = 0.75
 """The largest share of relevant events in a sample with which the others are looked at."""
@@ -55,7 +61,7 @@ class PatternFilterOperator(Operator):
         self._nfa = Nfa(automaton)
         self._conditions = EventConditions(automaton.event_conditions, 0, type_, lambda: 0)
         self.user_code = self._conditions.user_code
-        self._relevant: dict[int, bool] = {}
+        self._takes_any = self._is_any_relevant()
 
     def process(self, input_index: int, batch: Batch) -> None:
         kept = self._kept(batch)
@@ -71,15 +77,19 @@ class PatternFilterOperator(Operator):
             return batch
         return batch if mask.all() else batch.filter(mask)
 
-    def _mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
+    def _mask(self, batch: Batch) -> Mask:
         conditions = self._conditions.conditions
-        columns = {index: self._conditions.column(each, batch) for index, each in enumerate(conditions)}
-        holds = packed(columns, len(batch), len(conditions))
-        found, places = np.unique(holds, return_inverse=True)
-        return np.array([self._is_relevant(int(each)) for each in found], np.bool_)[places]
+        columns = [self._conditions.column(each, batch) for each in conditions]
+        if self._takes_any and columns:
+            found: Mask = np.logical_or.reduce(columns)
+            return found
+        holds = packed(dict(enumerate(columns)), len(batch), len(conditions))
+        return looked_up(holds, len(conditions), self._is_relevant)
 
     def _is_relevant(self, holds: int) -> bool:
-        known = self._relevant.get(holds)
-        if known is None:
-            known = self._relevant[holds] = self._nfa.begins(holds) or self._nfa.moves_any(holds)
-        return known
+        return self._nfa.begins(holds) or self._nfa.moves_any(holds)
+
+    def _is_any_relevant(self) -> bool:
+        """Return whether an event is relevant as soon as it satisfies a condition, whatever others say."""
+        bits = len(self._conditions.conditions)
+        return bits <= _MOST_TRIED and all(map(self._is_relevant, range(1, 1 << bits)))

@@ -12,10 +12,12 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import KeyedBatch, OperatorContext, UserCode
-from headrace.operators.pattern import pattern_timers, stored_matches
+from headrace.operators.pattern import event_sieve, match_summaries, pattern_timers, stored_matches
 from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.due_keys import DueKeys, beginning, has_summaries
 from headrace.operators.pattern.event_conditions import EventConditions, Judged, KnownColumns
 from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.found_matches import FoundMatches
 from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
 from headrace.operators.pattern.keyed_events import KeyedEvents, Longs
 from headrace.operators.pattern.lagged_conditions import with_lags
@@ -26,17 +28,18 @@ from headrace.operators.pattern.preferred_matching import PreferredMatching, Pre
 from headrace.operators.pattern.row_answers import RowAnswers
 from headrace.operators.pattern.row_conditions import RowCondition
 from headrace.operators.pattern.rules import RuleVersion
-from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatches
+from headrace.operators.pattern.stored_matches import StoredMatches
+from headrace.operators.pattern.unread_keys import left_unread
 from headrace.state.keys import KeyColumn
 
-STORES: Final = (stored_matches.STORE, pattern_timers.STORE)
+STORES: Final = (stored_matches.STORE, match_summaries.STORE, pattern_timers.STORE)
 """The stores of a pattern; those of one of several have its number behind their names."""
 
 
-def store_names(number: int) -> tuple[str, str]:
+def store_names(number: int) -> tuple[str, str, str]:
     """The names of the stores of a version of a rule."""
-    matches, timers = (f"{name}-{number}" for name in STORES)
-    return matches, timers
+    matches, summaries, timers = (f"{name}-{number}" for name in STORES)
+    return matches, summaries, timers
 
 
 class PatternMatcher:
@@ -81,6 +84,8 @@ class PatternMatcher:
         self.conditions = EventConditions(automaton.event_conditions, self.nfa.asked_at_start, type_, clock)
         called = (each for condition in row_conditions for each in condition.expressions.user_code)
         self.user_code: tuple[UserCode, ...] = (*self.conditions.user_code, *called)
+        # Of other patterns events matter that change nothing, or time does.
+        self._sieves = not is_preferred and self.nfa.expires_silently and not row_conditions
         self._has_calls = bool(automaton.iterative_calls())
         self._stages = [state.stage for state in automaton.states]
         self._variables = row_conditions[0].names if row_conditions else ()
@@ -98,10 +103,11 @@ class PatternMatcher:
             context: the operator.
             domain: in which time timers are, as state says it.
         """
-        matches, timers = STORES if self.rule is None else store_names(self.rule.number)
+        matches, summaries, timers = STORES if self.rule is None else store_names(self.rule.number)
         # The states of a rule are those of its own definition, which is stored beside it.
         states = [state.name for state in self.automaton.states] if self.rule is None else None
-        self.matches = StoredMatches(context, matches, states, self._type)
+        summarizes = has_summaries(self.nfa)
+        self.matches = StoredMatches(context, matches, summaries, states, self._type, summarizes=summarizes)
         self.timers = PatternTimers(context, timers, domain)
 
     def begin_epoch(self) -> None:
@@ -138,6 +144,43 @@ class PatternMatcher:
         """
         self.judged = self.conditions.judge(batch, events, known)
         return self.judged
+
+    def sieve(self, batch: KeyedBatch) -> Longs | None:
+        """The places of events, all but some that meet no partial match; None for all.
+
+        Args:
+            batch: the events that were judged.
+        """
+        judged = self.judged
+        if not self._sieves or judged.lazy or len(batch) < event_sieve.FEWEST:
+            return None
+        begins = beginning(self.nfa, judged)
+        stored = self.matches.taken(len(batch) // event_sieve.RARE - int(np.count_nonzero(begins)))
+        if stored is None or stored[1].min(initial=MAX_WATERMARK) <= 0:
+            return None  # matches that began before 1970 have no timers
+        return event_sieve.sieve(batch, begins, self.automaton.window, *stored)
+
+    def narrow(self, kept: Longs, batch: KeyedBatch, events: Events) -> None:
+        """Forget of the events that were judged all but some.
+
+        Args:
+            kept: the places of these.
+            batch: these.
+            events: the same, by their places from now on.
+        """
+        self.judged = self.judged.narrowed(kept, batch, events)
+
+    def find(self, due: DueKeys, up_to: int, first: int) -> FoundMatches:
+        """Return the partial matches of keys, now that events are judged; some keys are left unread.
+
+        Args:
+            due: the events and timers by key.
+            up_to: the time to which all keys are brought.
+            first: the place of the first event among those that have been taken, of this pattern and others.
+        """
+        summaries = self.matches.summaries(due.keys)
+        unread = left_unread(self.nfa, self.judged, due, summaries, up_to)
+        return self.matches.find(due.keys, summaries, unread, first)
 
     def look_back(self, keyed: KeyedEvents, found: FoundMatches, events: Events) -> None:
         """Judge events by others, now that those of each key are in order.

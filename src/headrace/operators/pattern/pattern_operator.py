@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.common.arrays import concat
 from headrace.common.batch import Batch
@@ -28,11 +29,13 @@ from headrace.operators.changelog.order import SortField, millis_of, order_codes
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext, close_all
 from headrace.operators.pattern import match_numbers
+from headrace.operators.pattern.due_keys import DueKeys
 from headrace.operators.pattern.event_conditions import KnownColumns
 from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.found_matches import FoundMatches
 from headrace.operators.pattern.key_matching import KeyMatching
 from headrace.operators.pattern.key_order import KeyOrder, SetTimer
-from headrace.operators.pattern.keyed_events import AllEvents, DueKeys, KeyedEvents
+from headrace.operators.pattern.keyed_events import AllEvents, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
 from headrace.operators.pattern.match_numbers import MatchNumbers
 from headrace.operators.pattern.match_results import (
@@ -46,7 +49,7 @@ from headrace.operators.pattern.pattern_matcher import PatternMatcher
 from headrace.operators.pattern.patterns_at_work import RULES, ChangingPatterns, PatternsAtWork
 from headrace.operators.pattern.preferred_matching import PreferredMatching
 from headrace.operators.pattern.rules import RejectedRule
-from headrace.operators.pattern.stored_matches import FoundMatches, StoredMatch
+from headrace.operators.pattern.stored_matches import StoredMatch
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
 from headrace.operators.waiting import STORE as WAITING_STORE
 from headrace.operators.waiting import WaitingBatches, WaitingInTable
@@ -237,7 +240,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             records = array_to_values(self._type, found.records)
             states = matcher.automaton.states
             rule = None if matcher.rule is None else matcher.rule.id
-            for position, state in found.states(np.ones(len(keys), np.bool_)).items():
+            for position, state in found.all_states().items():
                 waits = matcher.automaton.preference is None
                 held = [(step, states[at].stage if waits else None) for _, at, step in state.partial]
                 for step, stage in [*held, *((step, None) for _, step in state.finished)]:
@@ -366,20 +369,16 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             if self._key_order is not None:
                 self._key_order.ranks(watermarks, None, [])
             return
-        if batch is None:
-            batch = self._nothing()
+        batch = self._judged(matchers, self._nothing() if batch is None else batch)
         due = DueKeys.of(batch, timers)
-        found = self._find(matchers, due[0].keys)
-        self._events = Events(batch, concat([each.records for each in found]))
-        known: KnownColumns = {}
+        up_to = watermarks[-1] if watermarks else self._now
+        found = self._find(matchers, due, up_to)
         results: list[MatchResults] = []
         set_timers: list[SetTimer] = []
         are_several = len(matchers) > 1 and self._compare is None
         every = AllEvents(batch, due[0], watermarks) if are_several else None
         for matcher, own_due, own_found in zip(matchers, due, found, strict=True):
-            judged = matcher.judge(batch, self._events, known)
-            up_to = watermarks[-1] if watermarks else self._now
-            keyed = KeyedEvents(matcher.nfa, judged, batch, own_due, own_found, up_to, every)
+            keyed = KeyedEvents(matcher.nfa, matcher.judged, batch, own_due, own_found, up_to, every)
             self._sort(keyed)
             matcher.look_back(keyed, own_found, self._events)
             ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
@@ -401,13 +400,28 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             rules = (matchers[number].rule for number in numbers)
             self._function.call(in_order, self._events, stamps, self.context, self.output, rules)
 
-    def _find(self, matchers: Sequence[PatternMatcher], keys: KeyColumn) -> list[FoundMatches]:
+    def _judged(self, matchers: Sequence[PatternMatcher], batch: KeyedBatch) -> KeyedBatch:
+        """Judge events for each pattern; return those that may matter."""
+        self._events = Events(batch, pa.nulls(0, self._type.storage_type))
+        known: KnownColumns = {}
+        for matcher in matchers:
+            matcher.judge(batch, self._events, known)
+        kept = matchers[0].sieve(batch) if len(matchers) == 1 else None
+        if kept is None:
+            return batch
+        batch = batch.take(kept)
+        self._events = Events(batch, self._events.taken)
+        matchers[0].narrow(kept, batch, self._events)
+        return batch
+
+    def _find(self, matchers: Sequence[PatternMatcher], due: Sequence[DueKeys], up_to: int) -> list[FoundMatches]:
         """The partial matches of keys, of each pattern; the events that these have taken have places of their own."""
         found: list[FoundMatches] = []
         first = 0
-        for matcher in matchers:
-            found.append(matcher.matches.find(keys, first))
+        for matcher, own_due in zip(matchers, due, strict=True):
+            found.append(matcher.find(own_due, up_to, first))
             first += len(found[-1].records)
+        self._events.taken = concat([each.records for each in found])
         return found
 
     def _emit(
@@ -443,7 +457,8 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     ) -> dict[int, NfaState]:
         """Matches the events of each key; returns what keys have now whose partial matches have changed."""
         changed: dict[int, NfaState] = {}
-        stored = found.states(keyed.is_stored_visited & ~keyed.only_adds) | found.additions(keyed.only_adds)
+        stored = found.states(keyed.decoded, keyed.moved, keyed.until)
+        stored |= found.additions(keyed.only_adds, keyed.unread_visited)
         try:
             for position, start, stop, own in keyed.visits():
                 state = stored.get(position) or NfaState()

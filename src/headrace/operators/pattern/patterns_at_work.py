@@ -215,7 +215,9 @@ class ChangingPatterns:
         self._stored = states.broadcast_state(descriptor)
         for name in context.state.stored():
             if name.startswith(f"{stored_matches.STORE}-"):
-                StoredMatches(context, name, None, self._type)
+                number = int(name.removeprefix(f"{stored_matches.STORE}-"))
+                matches, summaries, _ = store_names(number)
+                StoredMatches(context, matches, summaries, None, self._type, summarizes=False)
         self._by_id, self._is_loaded = {}, False
 
     def begin_epoch(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,14 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.found_matches import FoundMatches
 from headrace.operators.pattern.keyed_events import KeyedEvents
 from headrace.operators.pattern.lagged_conditions import LaggedCondition
 from headrace.operators.pattern.matched_rows import Variables
 from headrace.operators.pattern.matches import Step, steps_of
 from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable, Taken, is_worthwhile
 from headrace.operators.pattern.scalar_tests import ScalarTest, scalar_test
-from headrace.operators.pattern.stored_matches import FoundMatches
+from headrace.operators.pattern.taken_aggregates import NoPlainValueError
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -97,15 +99,15 @@ class RowAnswers:
         self._asked[condition] += 1
         if not is_worthwhile(self._asked[condition], len(self._events.arrived)):
             return None
-        test = scalar_test(condition, self._columns)
-        made = self._tests[condition] = None if test is None else ScalarTest(condition, self._stages, test)
+        made = self._tests[condition] = scalar_test(condition, self._stages, self._columns)
         return made
 
     def holds_of_match(self, condition: RowCondition, place: int, step: Step | None) -> bool:
         """Evaluate a condition for an event and a partial match, given its last step."""
         test = self._tests[condition] if condition in self._tests else self._test_of(condition)
         if test is not None:
-            return test.holds(place, step)
+            with suppress(NoPlainValueError):
+                return test.holds(place, step)
         rows, stages, names = self._rows, self._stages, condition.names
 
         def taken(variables: Variables) -> Sequence[int]:

@@ -2,32 +2,36 @@
 
 What a condition computes of one row alone is computed for all rows at once, as columns: ``price``, and ``price + 1``.
 What is left to be done for one event and one partial match is to compare two values, however far apart their rows are.
-Comparisons and logic are the same for Python's numbers and texts as for Arrow's, and so is the arithmetic of doubles.
+Aggregates are brought forward from step to step (:mod:`headrace.operators.pattern.taken_aggregates`). Comparisons and
+logic are the same for Python's numbers and texts as for Arrow's, and so is the arithmetic of doubles, and of integers
+as long as results have 64 bits; what is different is left to columns.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from headrace.common.errors import EvaluationError
-from headrace.expressions import Bound
+from headrace.expressions import Bound, BoundColumn
 from headrace.expressions.binding import BoundCall
 from headrace.expressions.evaluation import fields_in
 from headrace.expressions.functions import FUNCTIONS, Family
-from headrace.operators.pattern.matched_rows import RowOfMatch
+from headrace.operators.pattern.matched_rows import AggregateOfMatch, RowOfMatch, ValueOfMatch
 from headrace.operators.pattern.matches import Step
 from headrace.operators.pattern.row_conditions import RowCondition
+from headrace.operators.pattern.taken_aggregates import NoPlainValueError, TakenAggregate, fold_of, whole
 
-Places = Sequence[int | None]
-"""The place of the row that each value of a condition reads; None where there is none."""
+Reads = Sequence[Any]
+"""What each value of a condition reads: the place of a row, None where there is none; or the value of an aggregate."""
 
-Test = Callable[[Places], Any]
-"""Gives a value for such rows; None where it has none."""
+Test = Callable[[Reads], Any]
+"""Gives a value for what is read; None where it has none."""
 
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "equal": operator.eq,
@@ -41,6 +45,7 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
+    "divide": operator.truediv,
 }
 _PLAIN: Final = (pa.int64(), pa.float64(), pa.string(), pa.large_string(), pa.bool_())
 """Types whose values are the same objects in Python."""
@@ -50,25 +55,38 @@ class ScalarTest:
     """Evaluates a condition for an event and a partial match.
 
     Args:
-        condition: the condition.
-        stages: the stage of each state of the automaton.
+        readers: read the values of the condition, in their order.
         test: what is left to be done of it.
     """
 
-    def __init__(self, condition: RowCondition, stages: Sequence[str], test: Test) -> None:
-        self._readers = [_reader(condition, value, stages) for value in condition.expressions.values]
+    def __init__(self, readers: Sequence[Reader], test: Test) -> None:
+        self._read = [reader.read for reader in readers]
         self._test = test
 
     def holds(self, place: int, step: Step | None) -> bool:
-        """Return whether it is true for an event, by its place, and a partial match, by its last step."""
-        return self._test([reader.place(place, step) for reader in self._readers]) is True
+        """Return whether it is true for an event, by its place, and a partial match, by its last step.
+
+        Raises:
+            NoPlainValueError: when columns have to tell.
+        """
+        try:
+            return self._test([read(place, step) for read in self._read]) is True
+        except ZeroDivisionError:
+            raise NoPlainValueError from None
+
+
+class Reader(Protocol):
+    """Reads a value of a condition."""
+
+    def read(self, place: int, step: Step | None) -> Any:
+        """What is read for an event, by its place, and a partial match, by its last step."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Current:
     """Reads the current row."""
 
-    def place(self, place: int, step: Step | None) -> int | None:
+    def read(self, place: int, step: Step | None) -> int | None:
         return place
 
 
@@ -79,7 +97,7 @@ class _Last:
     takers: Sequence[bool]
     offset: int
 
-    def place(self, place: int, step: Step | None) -> int | None:
+    def read(self, place: int, step: Step | None) -> int | None:
         left = self.offset
         while step is not None:
             taker, _, event, step = step
@@ -98,7 +116,7 @@ class _First:
     takers: Sequence[bool]
     offset: int
 
-    def place(self, place: int, step: Step | None) -> int | None:
+    def read(self, place: int, step: Step | None) -> int | None:
         found: list[int] = []
         while step is not None:
             taker, _, event, step = step
@@ -107,36 +125,64 @@ class _First:
         return found[-1 - self.offset] if self.offset < len(found) else None
 
 
-def _reader(condition: RowCondition, value: object, stages: Sequence[str]) -> _Current | _Last | _First:
-    assert isinstance(value, RowOfMatch), "others have no such test"
-    if not value.variables:
+def _reader(condition: RowCondition, value: object, stages: Sequence[str], columns: pa.RecordBatch) -> Reader | None:
+    """What reads a value; None where only columns tell it."""
+    if isinstance(value, RowOfMatch):
+        return None if value.column < 0 or value.physical else _row_reader(condition, value, stages)
+    return _aggregate_reader(condition, value, stages, columns) if isinstance(value, AggregateOfMatch) else None
+
+
+def _row_reader(condition: RowCondition, value: RowOfMatch, stages: Sequence[str]) -> Reader | None:
+    has_current = condition.has_current(value)
+    if has_current and not (value.is_first or value.offset):
         return _Current()
+    if not value.variables or (has_current and value.is_first):
+        return None
+    takers = _takers(condition, value, stages)
+    return _First(takers, value.offset) if value.is_first else _Last(takers, value.offset - has_current)
+
+
+def _aggregate_reader(
+    condition: RowCondition, value: AggregateOfMatch, stages: Sequence[str], columns: pa.RecordBatch
+) -> Reader | None:
+    if len(value.operands) > 1:
+        return None
+    operands = [operand.column(columns) for operand in value.operands]
+    fold = fold_of(value, operands[0].type if operands else None)
+    if fold is None:
+        return None
+    values = operands[0].to_pylist() if operands else None
+    has_current = bool(value.variables) and condition.has_current(value)
+    return TakenAggregate(fold, _takers(condition, value, stages), values, has_current=has_current)
+
+
+def _takers(condition: RowCondition, value: RowOfMatch | AggregateOfMatch, stages: Sequence[str]) -> Sequence[bool]:
+    """For each state whether a value is of its rows."""
     names = condition.names_of(value)
-    takers = [stage in names for stage in stages]
-    return _First(takers, value.offset) if value.is_first else _Last(takers, value.offset)
+    return [stage in names for stage in stages]
 
 
-def scalar_test(condition: RowCondition, columns: pa.RecordBatch) -> Test | None:
-    """Return what is left to be done of a condition, given all rows by their places; None where it is something else.
+def scalar_test(condition: RowCondition, stages: Sequence[str], columns: pa.RecordBatch) -> ScalarTest | None:
+    """Return what evaluates a condition, given all rows by their places; None where only columns do.
 
     Args:
         condition: the condition.
+        stages: the stage of each state of the automaton.
         columns: the columns of all rows; those that were taken before are behind the others, the first one last.
     """
     if condition.expressions.user_code:
         return None
-    values: list[RowOfMatch] = []
-    for value in condition.expressions.values:
-        if not isinstance(value, RowOfMatch) or value.column < 0 or value.physical:
-            return None
-        if (value.offset or value.is_first) if not value.variables else condition.has_current(value):
-            return None
-        values.append(value)
     (expression,) = condition.expressions.expressions
+    values = condition.expressions.values
     try:
-        return _Tests(values, columns).of(expression, None)
+        readers = [_reader(condition, value, stages, columns) for value in values]
+        found = [reader for reader in readers if reader is not None]
+        if len(found) < len(readers):
+            return None
+        test = _Tests(values, columns).of(expression, None)
     except EvaluationError:  # of a row that nobody has asked for
         return None
+    return None if test is None else ScalarTest(found, test)
 
 
 class _Tests:
@@ -147,22 +193,38 @@ class _Tests:
         columns: the columns of all rows.
     """
 
-    def __init__(self, values: Sequence[RowOfMatch], columns: pa.RecordBatch) -> None:
+    def __init__(self, values: Sequence[ValueOfMatch], columns: pa.RecordBatch) -> None:
         self._values, self._columns = values, columns
 
     def of(self, expression: Bound, family: Family | None) -> Test | None:
         """The test of an expression, whose values are brought to the type of a family."""
         reads = fields_in(expression)
-        if len(reads) < 2:
+        has_aggregate = any(isinstance(self._values[read], AggregateOfMatch) for read in reads)
+        if len(reads) < 2 and not has_aggregate:
             return self._of_one_row(expression, next(iter(reads), None), family)
-        is_prepared = family is None or family.storage in (None, expression.type.storage_type)
-        if not isinstance(expression, BoundCall) or not is_prepared:
+        test = self._of_several(expression)
+        wanted = None if family is None else family.storage
+        if wanted in (None, expression.type.storage_type) or test is None:
+            return test
+        return _as_number(test, expression.type.storage_type, wanted)
+
+    def _of_several(self, expression: Bound) -> Test | None:
+        """That of what is computed of several rows, or of an aggregate."""
+        if isinstance(expression, BoundColumn):
+            return itemgetter(expression.index)
+        if not isinstance(expression, BoundCall):
             return None
         overload = FUNCTIONS[expression.function].overloads[expression.overload]
         families = overload.families(len(expression.arguments)) or ()
         made = [self.of(each, own) for each, own in zip(expression.arguments, families, strict=True)]
         tests = [test for test in made if test is not None]
         return _combined(expression, tests) if len(tests) == len(made) else None
+
+    def _types(self, rows: pa.RecordBatch) -> Iterator[pa.DataType]:
+        """The types of the values."""
+        for value in self._values:
+            assert isinstance(value, RowOfMatch | AggregateOfMatch), "others have no reader"
+            yield rows.schema.types[value.column] if isinstance(value, RowOfMatch) else value.type.storage_type
 
     def _of_one_row(self, expression: Bound, read: int | None, family: Family | None) -> Test | None:
         """That of what is computed of one row, or of none."""
@@ -175,8 +237,8 @@ class _Tests:
         if read is None:
             return lambda _: nothing
 
-        def test(places: Places) -> Any:
-            place = places[read]
+        def test(reads: Reads) -> Any:
+            place = reads[read]
             return nothing if place is None else found[place]
 
         return test
@@ -185,10 +247,9 @@ class _Tests:
         self, expression: Bound, read: int | None, rows: pa.RecordBatch, family: Family | None
     ) -> pa.Array | None:
         """A column of an expression, where one value is that of each row, and the others are null."""
-        types = [rows.schema.types[value.column] for value in self._values]
         columns = [
-            rows.column(value.column) if index == read else pa.nulls(len(rows), type_)
-            for index, (value, type_) in enumerate(zip(self._values, types, strict=True))
+            rows.column(value.column) if isinstance(value, RowOfMatch) and index == read else pa.nulls(len(rows), type_)
+            for index, (value, type_) in enumerate(zip(self._values, self._types(rows), strict=True))
         ]
         table = pa.RecordBatch.from_arrays(columns, names=[str(index) for index in range(len(columns))])
         found = expression.column(table)
@@ -198,11 +259,13 @@ class _Tests:
 
 def _combined(call: BoundCall, tests: Sequence[Test]) -> Test | None:
     """The test of a function of several."""
-    compare = _COMPARISONS.get(call.function)
-    if compare is None and pa.types.is_float64(call.type.storage_type):
-        compare = _ARITHMETIC.get(call.function)
+    compare, compute = _COMPARISONS.get(call.function), _ARITHMETIC.get(call.function)
     if compare is not None:
         return _of_two(compare, *tests)
+    if compute is not None and pa.types.is_float64(call.type.storage_type):
+        return _of_two(compute, *tests)
+    if compute is not None and pa.types.is_int64(call.type.storage_type):
+        return _of_two(lambda one, other: whole(compute(one, other)), *tests)
     if call.function in ("and", "or"):
         return _logic(*tests, decided=call.function == "or")
     if call.function == "not":
@@ -211,11 +274,11 @@ def _combined(call: BoundCall, tests: Sequence[Test]) -> Test | None:
 
 
 def _of_two(function: Callable[[Any, Any], Any], first: Test, second: Test) -> Test:
-    def test(places: Places) -> Any:
-        one = first(places)
+    def test(reads: Reads) -> Any:
+        one = first(reads)
         if one is None:
             return None
-        other = second(places)
+        other = second(reads)
         return None if other is None else function(one, other)
 
     return test
@@ -224,26 +287,40 @@ def _of_two(function: Callable[[Any, Any], Any], first: Test, second: Test) -> T
 def _logic(first: Test, second: Test, *, decided: bool) -> Test:
     """``AND`` or ``OR`` of three values, which one of them may decide."""
 
-    def test(places: Places) -> Any:
-        one = first(places)
+    def test(reads: Reads) -> Any:
+        one = first(reads)
         if one is decided:
             return decided
-        other = second(places)
+        other = second(reads)
         return other if other is decided or one is not None else None
 
     return test
 
 
+def _as_number(test: Test, storage: pa.DataType, wanted: pa.DataType) -> Test | None:
+    """The test of a number as one of another type; None where Python does not convert as Arrow does."""
+    if pa.types.is_signed_integer(storage) and wanted == pa.int64():
+        return test
+    if not (pa.types.is_signed_integer(storage) and wanted == pa.float64()):
+        return None
+
+    def as_float(reads: Reads) -> Any:
+        found = test(reads)
+        return None if found is None else float(found)
+
+    return as_float
+
+
 def _not(negated: Test) -> Test:
-    def test(places: Places) -> Any:
-        found = negated(places)
+    def test(reads: Reads) -> Any:
+        found = negated(reads)
         return None if found is None else not found
 
     return test
 
 
 def _coalesced(tests: Sequence[Test]) -> Test:
-    def test(places: Places) -> Any:
-        return next((found for found in (each(places) for each in tests) if found is not None), None)
+    def test(reads: Reads) -> Any:
+        return next((found for found in (each(reads) for each in tests) if found is not None), None)
 
     return test

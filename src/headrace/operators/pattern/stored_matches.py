@@ -1,14 +1,14 @@
 """The partial matches of the keys of a subtask in state, as rows (:mod:`headrace.operators.pattern.match_rows`).
 
 The table has them by key and number. What an epoch changes of a key is read with all that this key has, and written by
-itself.
+itself. Of keys with many partial matches there are summaries (:mod:`headrace.operators.pattern.match_summaries`), by
+which they are left unread where nothing of these changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -16,30 +16,31 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.arrays import fixed_width
-from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import OperatorContext
+from headrace.operators.pattern import match_summaries
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.match_rows import FIRST, NOT_TAKEN, WIDTH, RowWriter, state_of
-from headrace.operators.pattern.matches import KnownRows, NfaState
+from headrace.operators.pattern.found_matches import FIRST_COLUMN, FoundMatches
+from headrace.operators.pattern.match_rows import RowWriter
+from headrace.operators.pattern.match_summaries import MatchSummary, StoredSummaries, Summaries
+from headrace.operators.pattern.matches import NfaState
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import in_order
-from headrace.state.runs.layout import HASH, KEY, LIVE, TYPES, fields_of_rows, rows_of_ranges
+from headrace.state.runs.layout import HASH, KEY, LIVE, TYPES, fields_of_rows
 from headrace.state.runs.run import order_by_key
 from headrace.state.table_layout import TableLayout
 
 Longs = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
 
 STORE: Final = "pattern-matches"
 
 _KIND: Final = "pattern-matches"
 _ROW: Final = "row"
 _RECORD: Final = "record"
-_ROW_COLUMN: Final = 2
-_FIRST_COLUMN: Final = 4
-"""Behind hash, key, the number of the row and whether it is there."""
+_TIME: Final = 7
+"""The place of the column of the times of events."""
 _WORDS: Final = {"keys": "key type", "states": "list of states of the pattern", TYPES: "type of records"}
 
 register_key_sorted_merger(_KIND, replaces_rows=True)
@@ -90,13 +91,22 @@ class StoredMatches:
     Args:
         context: the operator.
         name: the name of the store.
+        summaries: the name of the store of summaries.
         states: the names of the states of the pattern, which have to be those that are stored; None where whoever keeps
             the pattern sees to that.
         type_: the type of the events.
+        summarizes: whether keys with many partial matches get summaries.
     """
 
     def __init__(
-        self, context: OperatorContext, name: str, states: Sequence[str] | None, type_: TypeInformation
+        self,
+        context: OperatorContext,
+        name: str,
+        summaries: str,
+        states: Sequence[str] | None,
+        type_: TypeInformation,
+        *,
+        summarizes: bool,
     ) -> None:
         codec = context.state.keyed.codec
         own = {
@@ -125,23 +135,58 @@ class StoredMatches:
             renamed=context.renamed_fields,
         )
         self._table = KeySortedTable(context.state.store(name), layout, replaces_rows=True)
+        self._summaries = StoredSummaries(context, summaries)
+        self._summarizes = summarizes
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
         self._table.begin_epoch()
+        self._summaries.begin_epoch()
 
     def end_epoch(self) -> None:
         """Puts what has changed into state."""
         self._table.end_epoch()
+        self._summaries.end_epoch()
 
-    def find(self, keys: KeyColumn, first: int = 0) -> FoundMatches:
+    def summaries(self, keys: KeyColumn) -> Summaries:
+        """Return what is known of those of different keys that have many partial matches, by position.
+
+        Args:
+            keys: the keys, in the order of hash and key.
+        """
+        return self._summaries.find(keys)
+
+    def find(self, keys: KeyColumn, summaries: Summaries, unread: Summaries, first: int = 0) -> FoundMatches:
         """Return what different keys have, which are in the order of hash and key.
 
         Args:
             keys: the keys.
+            summaries: what is known of some of them.
+            unread: those of them that are left unread, and what is known of these afterwards.
             first: the place of the first event among those that have been taken, of this pattern and others.
         """
-        return FoundMatches(*self._table.find(keys), first)
+        if not unread:
+            return FoundMatches(*self._table.find(keys), summaries, unread, first)
+        is_read = np.ones(len(keys), np.bool_)
+        is_read[[*unread]] = False
+        read = np.flatnonzero(is_read)
+        of_keys, rows = self._table.find(keys.take(read))
+        return FoundMatches(read[of_keys], rows, summaries, unread, first)
+
+    def taken(self, most: int) -> tuple[Hashes, Longs] | None:
+        """The hashes of the keys of all events that have been taken, and their times; None where there are many.
+
+        Args:
+            most: the largest number of them.
+        """
+        sections = self._table.sections()
+        if sum(section.rows for section in sections) > most:
+            return None
+        hashes, times = ([section.column(name) for section in sections] for name in (HASH, self._schema.names[_TIME]))
+        return (
+            np.concatenate([np.empty(0, np.uint64), *map(fixed_width, hashes)]),
+            np.concatenate([np.empty(0, np.int64), *map(fixed_width, times)]),
+        )
 
     def write(
         self,
@@ -164,16 +209,36 @@ class StoredMatches:
         """
         writer = RowWriter()
         ended = expired.tolist()
+        next_rows: dict[int, int] = {}
         for position, state in changed.items():
             state.is_changed = False
-            if not state.is_empty:
-                writer.add(position, state)
+            if not state.is_empty or (state.known is not None and state.known.is_part):
+                next_rows[position] = writer.add(position, state)
             elif state.known is not None and state.known.standing:
                 ended.append(position)
         pieces = [writer.columns(), found.gone(np.array(ended, np.int64)), passed]
         written = _in_order(np.concatenate(pieces, axis=1))
         if written.shape[1]:
             self._table.append(self._batch(keys, written, events))
+        self._summarize(keys, {position: (changed[position], row) for position, row in next_rows.items()}, ended, found)
+
+    def _summarize(
+        self,
+        keys: KeyColumn,
+        changed: Mapping[int, tuple[NfaState, int]],
+        ended: Sequence[int],
+        found: FoundMatches,
+    ) -> None:
+        """Writes what is known now of the keys that have changed, and have many partial matches or had."""
+        left = found.left([*changed]) if self._summarizes else {}
+        for position, (state, row) in changed.items():
+            if position in left:  # of matches that were not decoded
+                left[position] = left[position].with_more(state, row)
+            elif self._summarizes and len(state.partial) >= match_summaries.MANY:
+                left[position] = MatchSummary.of(state, row)
+        known = found.summaries
+        gone = known.keys() & {*changed, *ended, *found.undecoded} - left.keys()
+        self._summaries.write(keys, {at: new for at, new in left.items() if new != known.get(at)}, gone)
 
     def _batch(self, keys: KeyColumn, written: Longs, events: Events) -> pa.RecordBatch:
         of_keys, rows, is_live, *columns, places, has_record = written
@@ -182,7 +247,7 @@ class StoredMatches:
         records = events.column(places[with_record])
         if not with_record.all():
             records = records.take(pa.array(np.cumsum(with_record) - 1, mask=~with_record))
-        types = self._schema.types[_FIRST_COLUMN:-1]
+        types = self._schema.types[FIRST_COLUMN:-1]
         numbers = [
             pa.array(column.astype(type_.to_pandas_dtype())) for column, type_ in zip(columns, types, strict=True)
         ]
@@ -199,143 +264,8 @@ class StoredMatches:
         rows = self._table.stored()
         keys = KeyColumn(rows.column(KEY), fixed_width(rows.column(HASH)))
         order, firsts = order_by_key(keys.hashes, keys.values)
-        return keys.take(order[firsts]), FoundMatches(np.cumsum(firsts) - 1, rows.take(pa.array(order)))
-
-
-class FoundMatches:
-    """What was found of some keys.
-
-    Attributes:
-        positions: the positions of the keys that have something, ascending.
-        counts: the number of rows of each.
-        records: the events, as one column.
-
-    Args:
-        of_keys: the position of each row's key, ascending.
-        found: the rows, those of a key by their numbers.
-        first: the place of the first event among those that have been taken.
-    """
-
-    def __init__(self, of_keys: Longs, found: pa.RecordBatch, first: int = 0) -> None:
-        self._first, self._of_keys = first, of_keys
-        self.records = found.column(found.num_columns - 1)
-        self._columns = [fixed_width(column) for column in found.columns[_FIRST_COLUMN:-1]]
-        self._rows: Longs = fixed_width(found.column(_ROW_COLUMN))
-        self.positions, self._starts = np.unique(of_keys, return_index=True)
-        self.counts = np.diff(self._starts, append=len(of_keys))
-
-    def events(self) -> tuple[Longs, Longs]:
-        """The places of all events, by key and in the order in which they were matched, and the positions of keys."""
-        takers, _, _, _, numbers = self._columns
-        rows = np.flatnonzero(takers >= 0)
-        rows = rows[np.lexsort((numbers[rows], self._of_keys[rows]))]
-        return -1 - self._first - rows, self._of_keys[rows]
-
-    @cached_property
-    def live(self) -> Longs:
-        """For each key the states that its partial matches are in, as bits; of up to 62 states."""
-        states = self._columns[1].astype(np.int64)
-        return self._reduced(np.bitwise_or, np.where(states >= 0, 1 << np.maximum(states, 0), 0))
-
-    @cached_property
-    def first_begun(self) -> Longs:
-        """The time of the first event of the first match of each key."""
-        return self._reduced(np.minimum, np.where(self._are_first, self._columns[3], MAX_WATERMARK))
-
-    @cached_property
-    def last_begun(self) -> Longs:
-        """The time of the first event of the last match of each key."""
-        return self._reduced(np.maximum, np.where(self._are_first, self._columns[3], MIN_WATERMARK))
-
-    @property
-    def _are_first(self) -> Mask:
-        taken, _, previous, *_ = self._columns
-        are_first: Mask = (previous == FIRST) & (taken != NOT_TAKEN)
-        return are_first
-
-    def _reduced(self, ufunc: np.ufunc, values: Longs) -> Longs:
-        return np.asarray(ufunc.reduceat(values, self._starts)) if len(values) else values
-
-    def gone(self, positions: Longs) -> Longs:
-        """Say of all rows of some keys, which have some, that they are gone."""
-        places = np.searchsorted(self.positions, positions)
-        return self._gone(rows_of_ranges(self._starts[places], self.counts[places]))
-
-    def _gone(self, rows: Longs) -> Longs:
-        written = np.zeros((WIDTH, len(rows)), np.int64)
-        written[0], written[1] = self._of_keys[rows], self._rows[rows]
-        return written
-
-    def begun_until(self, is_wanted: Mask, time: int) -> Longs:
-        """Say of the matches of some of the keys that began until a time that they are gone.
-
-        An event of them that others share is stored in another row from now on.
-        """
-        rows = rows_of_ranges(self._starts[is_wanted], self.counts[is_wanted])
-        if not len(rows):
-            return self._gone(rows)
-        takers, states, previous, times, numbers = (column[rows] for column in self._columns)
-        of_keys, own = self._of_keys[rows], self._rows[rows]
-        is_over = times[_roots(of_keys, own, previous)] <= time
-        stored = np.flatnonzero(is_over & (takers >= 0))
-        sharing = np.flatnonzero(~is_over & (takers < NOT_TAKEN))
-        gone = self._gone(rows[is_over])
-        if not len(sharing):
-            return gone
-        _, firsts = np.unique(np.stack([of_keys[sharing], numbers[sharing]]), axis=1, return_index=True)
-        sharing = sharing[np.sort(firsts)]
-        holders = _places(of_keys[stored], numbers[stored], of_keys[sharing], numbers[sharing])
-        heirs, holders = sharing[holders >= 0], stored[holders[holders >= 0]]
-        kept = np.ones((WIDTH, len(heirs)), np.int64)
-        columns = [of_keys, own, None, -2 - takers, states, previous, times, numbers]
-        for part, column in enumerate(columns):
-            if column is not None:
-                kept[part] = column[heirs]
-        kept[-2] = -1 - (self._first + rows[holders])
-        return np.concatenate([gone, kept], axis=1)
-
-    def additions(self, is_wanted: Mask) -> dict[int, NfaState]:
-        """Return states for what begins of some of the keys, which is stored behind what they have."""
-        numbers = self._reduced(np.maximum, self._columns[4])[is_wanted] + 1
-        rows = self._rows[(self._starts + self.counts - 1)[is_wanted]] + 1
-        positions = self.positions[is_wanted].tolist()
-        return {
-            position: NfaState(next_number=number, known=KnownRows(row))
-            for position, number, row in zip(positions, numbers.tolist(), rows.tolist(), strict=True)
-        }
-
-    def states(self, is_wanted: Mask) -> dict[int, NfaState]:
-        """Return what some of the keys have, by their positions; events have negative places."""
-        starts, counts = self._starts[is_wanted], self.counts[is_wanted]
-        rows = rows_of_ranges(starts, counts)
-        columns = [column[rows].tolist() for column in (*self._columns, self._rows)]
-        stops = np.cumsum(counts)
-        bounds = [self.positions[is_wanted], self._first + starts, stops - counts, stops]
-        return {
-            position: state_of([column[start:stop] for column in columns], place)
-            for position, place, start, stop in zip(*(bound.tolist() for bound in bounds), strict=True)
-        }
-
-
-def _roots(of_keys: Longs, rows: Longs, previous: Longs) -> Longs:
-    """For each row the first step of its match, as its place among rows of keys, by key and number."""
-    is_first = previous == FIRST
-    roots = _places(of_keys, rows, of_keys, np.where(is_first, rows, previous))
-    while not is_first[roots].all():
-        roots = roots[roots]
-    return roots
-
-
-def _places(of_keys: Longs, numbers: Longs, wanted_of: Longs, wanted: Longs) -> Longs:
-    """Find the places of pairs of a key and a number among distinct pairs; -1 for those that are missing."""
-    all_keys, all_numbers = np.concatenate([of_keys, wanted_of]), np.concatenate([numbers, wanted])
-    order = in_order(all_keys, all_numbers)
-    all_keys, all_numbers, is_wanted = all_keys[order], all_numbers[order], order >= len(of_keys)
-    before = np.maximum.accumulate(np.where(is_wanted, -1, np.arange(len(order))))
-    is_found = (before >= 0) & (all_keys[before] == all_keys) & (all_numbers[before] == all_numbers)
-    places = np.empty(len(wanted), np.int64)
-    places[order[is_wanted] - len(of_keys)] = np.where(is_found, order[before], -1)[is_wanted]
-    return places
+        own = keys.take(order[firsts])
+        return own, FoundMatches(np.cumsum(firsts) - 1, rows.take(pa.array(order)), self._summaries.find(own))
 
 
 def _in_order(written: Longs) -> Longs:
