@@ -70,7 +70,7 @@ def rocksdb_contestant(data: RandomKeys | Nexmark, work: SqlWork, **options: Any
     return replace(made, name=SQL_ROCKSDB, options={**made.options, "jars": jars, "state_backend": "rocksdb"})
 
 
-def connector_contestant(data: RandomKeys, work: SqlWork, connector: str) -> Contestant:
+def connector_contestant(data: RandomKeys | Nexmark, work: SqlWork, connector: str) -> Contestant:
     """The contestant that runs a query on Flink SQL with a connector in Java, which is compiled first.
 
     Raises:

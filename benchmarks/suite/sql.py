@@ -13,7 +13,7 @@ from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys
 from benchmarks.findings import Finding, Target
 from benchmarks.lab import Contestant, Lab, Work
 from benchmarks.launch import ProgramFailedError
-from benchmarks.nexmark import QUERIES, Nexmark
+from benchmarks.nexmark import FLINKS, QUERIES, Nexmark
 from benchmarks.nexmark_truth import nexmark_totals
 from benchmarks.queries import (
     CHANGING_JOIN,
@@ -40,6 +40,8 @@ _FEW, _MANY = 10_000, 1_000_000
 _PLANS = 80
 _MOST_LOOKUPS = 200_000
 _DUCKDB_LIMIT = 0.4
+_OWN = {"lateness_millis": OUT_OF_ORDER_MILLIS, "default_sizes": True}
+"""Options of headrace's program."""
 
 
 @dataclass(slots=True)
@@ -68,9 +70,14 @@ class Speedup:
 
 def contestants(lab: Lab, data: RandomKeys | Nexmark, work: SqlWork, **options: Any) -> list[Contestant]:
     """Headrace, and Flink if its jars are available; a message says why if they are not."""
-    own = {"lateness_millis": OUT_OF_ORDER_MILLIS, "default_sizes": True}
-    here = Contestant(HEADRACE, "headrace_sql", work.to_options() | own | options)
+    here = Contestant(HEADRACE, "headrace_sql", work.to_options() | _OWN | options)
     return [here, *_if_there(lab, flink.SQL, lambda: flink.sql_contestant(data, work, **options))]
+
+
+def _beside_connector(lab: Lab, data: RandomKeys | Nexmark, work: SqlWork, theirs: SqlWork) -> list[Contestant]:
+    """Headrace, and Flink with a query whose tables are of a connector in Java."""
+    here = Contestant(HEADRACE, "headrace_sql", work.to_options() | _OWN)
+    return [here, *_if_there(lab, flink.SQL, lambda: flink.connector_contestant(data, theirs, "SlowTables"))]
 
 
 def findings(name: str, case: str, found: Mapping[str, Measured], targets: Sequence[Speedup]) -> Iterator[Finding]:
@@ -154,14 +161,12 @@ class SqlLookupBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         records = min(scale.events, _MOST_LOOKUPS)
         data = RandomKeys(scale.files, records // scale.files, 2 * LOOKUP_CACHE)
-        own = {"lateness_millis": OUT_OF_ORDER_MILLIS, "default_sizes": True}
         work = lookup_join(
             "'connector' = 'function', 'function' = 'benchmarks.weights.weight', 'lookup.cache' = 'PARTIAL', "
             f"'lookup.partial-cache.max-rows' = '{LOOKUP_CACHE}'"
         )
-        here = [Contestant(HEADRACE, "headrace_sql", work.to_options() | own)]
         theirs = lookup_join(f"'connector' = 'slow', 'millis' = '{LOOKUP_MILLIS}', 'cache' = '{LOOKUP_CACHE}'")
-        here += _if_there(lab, flink.SQL, lambda: flink.connector_contestant(data, theirs, "SlowTables"))
+        here = _beside_connector(lab, data, work, theirs)
         found = lab.race(Work(data, data.records, Agreement()), here, scale.rounds)
         yield from findings(self.name, f"{records:,} records", found, [Speedup(flink.SQL, 1.0)])
 
@@ -225,7 +230,9 @@ class NexmarkBenchmark:
             try:
                 found = lab.race(
                     Work(data, data.records, lambda source, _, work=work: nexmark_totals(work, source)),
-                    contestants(lab, data, work),
+                    _beside_connector(lab, data, work, FLINKS[query])
+                    if query in FLINKS
+                    else contestants(lab, data, work),
                     1,
                 )
             except (ProgramFailedError, WrongResultError) as error:

@@ -383,7 +383,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         3,
         1,  # flooded
         2 * 2,  # sql-window
-        2 + 3 + 2 + 1 + 6 + 21 + 3,  # the other ones of SQL
+        2 + 3 + 2 + 1 + 6 + 22 + 3,  # the other ones of SQL
         2 * (2 + 2 + 2) + 1,  # pattern
     )
     assert len(programs) == sum(launched)
@@ -421,7 +421,7 @@ def test_flink_takes_part_where_its_jars_can_be_fetched(
         ("sql-group", 5.0, True),
         ("sql-group", 5.0, True),
         ("sql-planner", 5.0, False),
-        *(("nexmark", 5.0, True),) * 21,
+        *(("nexmark", 5.0, True),) * 22,
         ("nexmark", pytest.approx(5.0), True),
         *(("pattern", 3.0, True),) * (2 * (2 + 2 + 2)),
         ("pattern", 3.0, False),

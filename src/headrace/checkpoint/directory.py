@@ -60,6 +60,26 @@ def has_begun(directory: Folder) -> bool:
     return any(_is_anything_in(directory.folder(name)) for name in ("generations", "manifests", "failures"))
 
 
+def remove_checkpoints(directory: Folder) -> bool:
+    """Remove what jobs have left in a checkpoint directory, in which none runs any more; what else is there stays.
+
+    Returns:
+        False where nothing is removed, since native savepoints refer to files in it.
+
+    Raises:
+        OSError: when not all of it could be removed.
+    """
+    if _is_anything_in(directory.folder("pins")):
+        return False
+    system = directory.file_system
+    for name in sorted(_OF_A_JOB):
+        part = directory.folder(name)
+        system.remove_all([path for path, _ in system.walk(part.path)])
+        part.remove_empty_folders()
+    directory.remove_empty_folders()
+    return True
+
+
 def may_begin(directory: Folder) -> bool:
     """Return whether a job may be about to begin there: nothing is there yet, or only what a job makes there.
 

@@ -45,6 +45,11 @@ def is_sensitive(key: str) -> bool:
     return any(part in name for part in _SENSITIVE)
 
 
+def masked(key: str, value: str) -> str:
+    """The value of an option as others are shown it."""
+    return MASK if is_sensitive(key) and not value.startswith("${") else without_secrets(value)
+
+
 _PARAMETERS: Final = (
     "password",
     "passwd",

@@ -12,6 +12,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.logical_types import MAX_PRECISION, decimal
+from headrace.common.other_names import alike
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.bad_records import BadRecords, good_records, without_unreadable
 from headrace.formats.file_format import BulkFormat, BulkWriterFactory, Decoded, FileKind
@@ -79,7 +80,10 @@ def _type_of(field: pa.Field) -> TypeInformation:
     raise InvalidTypeError(f"column {field.name!r} is {kind}, which has no type in headrace: choose other columns")
 
 
-WAY_OUT: Final = "call set_dead_letter() on the builder that FileSource.for_bulk_file_format() gives"
+WAY_OUT: Final = (
+    "call set_dead_letter() on the builder that FileSource.for_bulk_file_format() gives; in SQL, declare the column "
+    "with the type that it has in the file, and TRY_CAST it in the query"
+)
 """Advice on how to continue without unreadable records."""
 
 
@@ -146,7 +150,8 @@ class ColumnFileFormat(SelfDescribingFormat):
         chosen = found.names if self._columns is None else self._columns
         missing = [name for name in chosen if name not in found.names]
         if missing:
-            raise InvalidTypeError(f"{file.path} has no column {missing[0]!r}; it has {', '.join(found.names)}")
+            known = ", ".join(found.names) + alike(missing[0], found.names)
+            raise InvalidTypeError(f"{file.path} has no column {missing[0]!r}; it has {known}")
         resolved = copy(self)
         resolved._type = type_of_schema(pa.schema([found.field(name) for name in chosen]))
         return resolved
@@ -243,7 +248,8 @@ def names_in_file(path: str, found: Sequence[str], wanted: Sequence[str], *, cas
         wanted = [by_lower.get(name.lower(), name) for name in wanted]
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise CorruptFileError(f"{shown(path)} has no column {missing[0]!r}; it has {', '.join(found)}")
+        similar = alike(missing[0], found)
+        raise CorruptFileError(f"{shown(path)} has no column {missing[0]!r}; it has {', '.join(found)}{similar}")
     return list(wanted)
 
 

@@ -5,7 +5,7 @@ what has too many digits is NULL.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final
@@ -43,11 +43,13 @@ class SqlCall(Bound):
         function: its name in the table of functions.
         invocation: what the kernel is told.
         arguments: what it is applied to.
+        at: its place in the statement, for messages; empty where it is not known.
     """
 
     function: str
     invocation: Invocation
     arguments: tuple[Bound, ...]
+    at: str = field(default="", compare=False)
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
         arguments = [argument.compute(batch) for argument in self.arguments]
@@ -62,20 +64,27 @@ class SqlCast(Bound):
 
     invocation: Invocation
     argument: Bound
+    at: str = field(default="", compare=False)
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
         return _computed(self, cast, self.invocation, [self.argument.compute(batch)])
 
 
-def _computed(expression: Bound, kernel: Kernel, invocation: Invocation, arguments: Sequence[Datum]) -> Datum:
+def _computed(
+    expression: SqlCall | SqlCast, kernel: Kernel, invocation: Invocation, arguments: Sequence[Datum]
+) -> Datum:
     try:
         made = kernel(invocation, *arguments)
         storage = invocation.storage
         return made if made.type.equals(storage) else made.cast(storage)
     except pa.ArrowException as error:
-        raise no_value(expression, error) from error
+        raise _placed(no_value(expression, error), expression.at) from error
     except ValueError as error:
-        raise EvaluationError(f"{expression.text}: {error}") from error
+        raise _placed(EvaluationError(f"{expression.text}: {error}"), expression.at) from error
+
+
+def _placed(error: EvaluationError, at: str) -> EvaluationError:
+    return EvaluationError(f"{error} (at {at})") if at else error
 
 
 Describe = Callable[[Scalar], str]
@@ -142,7 +151,8 @@ class ExpressionCompiler:
         if scalar.function in _AS_CASE:
             return self._case(_AS_CASE[scalar.function](scalar))
         invocation = self._invocation(scalar.type, scalar.operands, scalar.options)
-        return SqlCall(text, kind, scalar.function, invocation, tuple(map(self.compile, scalar.operands)))
+        computed = tuple(map(self.compile, scalar.operands))
+        return SqlCall(text, kind, scalar.function, invocation, computed, scalar.at)
 
     def _cast(self, scalar: Cast) -> Bound:
         argument = self.compile(scalar.operand)
@@ -150,7 +160,7 @@ class ExpressionCompiler:
             raise _no_cast(self.describe(scalar), scalar.operand.type, scalar.type)
         options = (("is_try", True),) if scalar.is_try else ()
         invocation = self._invocation(scalar.type, (scalar.operand,), options)
-        return SqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument)
+        return SqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument, scalar.at)
 
     def _invocation(
         self, result: LogicalType, operands: Sequence[Scalar], options: tuple[tuple[str, Any], ...]

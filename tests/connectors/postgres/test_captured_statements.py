@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pytest
 
@@ -91,9 +92,27 @@ def test_wrong_tables_are_told_when_a_statement_is_planned(database: Database) -
     misspelled = captured(database, "orders", "id INT", "all", ", 'slot.nam' = 'x'")
     with pytest.raises(ConfigurationError, match="no option"):
         session(misspelled).explain_sql("SELECT * FROM orders")
-    with pytest.raises(HeadraceError, match="it only takes rows"):
-        session(total(database)).explain_sql("SELECT * FROM totals")
+    with pytest.raises(HeadraceError, match="cannot be scanned, only looked up"):
+        rows(session(total(database)), "SELECT * FROM totals")
     with pytest.raises(ConfigurationError, match="written in one transaction"):
         session(total(database).replace("'totals')", "'totals', 'sink.max-retries' = '3')")).explain_sql(
             "INSERT INTO totals VALUES ('a', 1, 2)"
         )
+
+
+@pytest.mark.parametrize("options", ["", ", 'lookup.cache' = 'FULL'", ", 'lookup.connections' = '2'"])
+def test_rows_are_looked_up_and_not_scanned(database: Database, options: str) -> None:
+    database.execute(
+        'DROP TABLE IF EXISTS "Codes"',
+        'CREATE TABLE "Codes" ("Id" int PRIMARY KEY, "order" text, price numeric(8, 2))',
+        "INSERT INTO \"Codes\" VALUES (1, 'one', 1.5), (2, NULL, 2)",
+    )
+    table = f"'connector' = 'jdbc', 'url' = '{database.url}', 'table-name' = 'Codes'{options}"
+    tables = session(
+        f"CREATE TABLE codes (`Id` INT, `order` STRING, price DECIMAL(8, 2)) WITH ({table})",
+        "CREATE VIEW asked AS SELECT n, PROCTIME() AS pt FROM (VALUES (1), (2), (3)) AS t(n)",
+    )
+    query = "SELECT n, c.`order`, c.price FROM asked LEFT JOIN codes FOR SYSTEM_TIME AS OF pt AS c ON n = c.`Id`"
+    assert rows(tables, query) == [(1, "one", Decimal("1.50")), (2, None, Decimal("2.00")), (3, None, None)]
+    with pytest.raises(HeadraceError, match=r"cannot be scanned, only looked up: .*use 'connector' = 'postgres-cdc'"):
+        rows(tables, "SELECT * FROM codes")

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, ConfigurationError
+from headrace.common.typeinfo import Types
 from headrace.connectors.postgres.values import as_texts, check_type, converter_of
 from headrace.connectors.source import ReadBudget
 from tests.connectors.postgres.capture import Capture, row_type
@@ -90,6 +92,19 @@ def test_values_of_all_types(database: Database) -> None:
     nulls = (None,) * len(VALUES)
     assert capture.upserted() == {11: (11, *whole), 12: (12, *nulls)}
     assert [row[1:] for row in capture.rows[:2]] == [(1, *whole), (2, *nulls)]
+
+
+def test_numbers_of_any_size_are_read_as_they_are() -> None:
+    kind = Types.ROW_NAMED(["n", "price"], [Types.BIG_INT(), Types.BIG_DEC()])
+    whole, exact = (each.logical_type for each in kind.types)
+    check_type("n", whole, 20)
+    check_type("price", exact, 1700)
+    for refused in (whole, exact):
+        with pytest.raises(ConfigurationError, match="is text in PostgreSQL, which cannot be read as RAW"):
+            check_type("n", refused, 25)
+    columns = [converter_of("n", whole)(pa.array(["12"])), converter_of("price", exact)(pa.array([f"{LONG}00"]))]
+    read = layout_of(kind).columns_to_rows(pa.RecordBatch.from_arrays(columns, names=["n", "price"]))
+    assert [tuple(row) for row in read] == [(12, Decimal(f"{LONG}00"))]
 
 
 KEYS = {

@@ -279,3 +279,29 @@ def test_times_beyond_nanoseconds_are_estimated(tmp_path: Path) -> None:
         "SELECT a.`at` FROM t a, t b, t c WHERE a.`at` = b.`at` AND b.`at` = c.`at` AND a.`at` > TIMESTAMP '2020-01-01 "
         "00:00:00'"
     )
+
+
+def test_a_damaged_file_stops_the_job_unless_the_table_goes_on_without_it(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"amount": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"Amount": [2]}), tmp_path / "b.parquet")
+    where = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet'"
+    tables = session(
+        f"CREATE TABLE whole (amount BIGINT) WITH ({where})",
+        f"CREATE TABLE rest (amount BIGINT) WITH ({where}, 'source.ignore-corrupt-files' = 'true')",
+    )
+    said = "has no column 'amount'; it has Amount: did you mean Amount.*in SQL, set the table's option "
+    with pytest.raises(HeadraceError, match=f"(?s){said}source.ignore-corrupt-files to true"):
+        rows(tables, "SELECT * FROM whole")
+    assert rows(tables, "SELECT * FROM rest") == [(1,)]
+
+
+def test_the_first_line_of_a_file_may_name_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Amount\n1\n")
+    where = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv'"
+    tables = session(
+        f"CREATE TABLE plain (amount BIGINT) WITH ({where})",
+        f"CREATE TABLE headed (amount BIGINT) WITH ({where}, 'csv.header' = 'true')",
+    )
+    with pytest.raises(HeadraceError, match=r"in SQL, set the table's option csv.header to true"):
+        rows(tables, "SELECT * FROM plain")
+    assert rows(tables, "SELECT * FROM headed") == [(1,)]  # in the order of the table, as in Flink

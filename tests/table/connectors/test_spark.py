@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.table.connectors.table_source import TableSource
+from headrace.table.physical.conversion import ConversionContext
+from headrace.table.physical.conversion import table_source as source_of_scan
 from tests.table.connectors.session import rows, run, session
 
 pytestmark = pytest.mark.spark
@@ -48,6 +52,43 @@ def test_what_spark_reads_is_a_table(spark: Any, tmp_path: Path) -> None:
         "CREATE TABLE t (name STRING, id INT) WITH ('connector'='spark', 'table'='numbers_of_spark')", **settings
     )
     assert sorted(rows(tables, "SELECT * FROM t WHERE id > 0")) == [("n1", 1), ("n2", 2)]
+
+
+def test_joins_are_put_in_order_by_what_spark_knows(spark: Any, tmp_path: Path) -> None:
+    for name, rows_of in (("big_of_spark", 5000), ("few_of_spark", 5)):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        made = spark.range(rows_of).selectExpr("id % 500 AS k", "CAST('2024-01-01' AS DATE) AS day")
+        made.write.mode("overwrite").option("path", f"{tmp_path}/{name}").saveAsTable(name)
+    try:
+        spark.sql("ANALYZE TABLE big_of_spark COMPUTE STATISTICS FOR ALL COLUMNS")
+        tables = session(
+            *(
+                f"CREATE TABLE {name} (k BIGINT, `day` DATE) WITH ('connector'='spark', 'table'='{name}_of_spark')"
+                for name in ("big", "few")
+            ),
+            is_streaming=False,
+            **{"headrace.runtime": "spark"},
+        )
+        known = table_source(tables, "big").statistics
+        assert known is not None
+        assert (known.rows, known.column("k").lowest, known.column("k").highest) == (5000, 0, 499)
+        assert (known.column("k").nulls, known.column("day").lowest) == (0, date(2024, 1, 1))
+        assert 400 < (known.column("k").distinct or 0) < 600
+        small = table_source(tables, "few").statistics  # nobody has counted it: its size tells
+        assert small is not None
+        assert 0 < small.rows < 5000
+        query = "SELECT l.k FROM big AS l JOIN big AS m ON l.k = m.k JOIN few AS s ON l.k = s.k"
+        plan = tables.explain_sql(query).partition("== Optimized Physical Plan ==")[2]
+        assert plan.index("few]") < plan.rindex("big]")
+        assert spark.conf.get("spark.sql.cbo.planStats.enabled", "false") == "false"
+    finally:
+        for name in ("big_of_spark", "few_of_spark"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def table_source(tables: Any, name: str) -> TableSource:
+    """The source of a table, as plans of batch mode have it."""
+    return source_of_scan(tables.from_path(name).relation, ConversionContext(True, tables.planner().settings))
 
 
 def test_rows_of_spark_and_of_files_are_looked_up(spark: Any, tmp_path: Path) -> None:

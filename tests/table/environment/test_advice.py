@@ -63,6 +63,15 @@ def test_joins_that_could_be_interval_joins() -> None:
     assert of("interval join", advice(changing)) == []
 
 
+def test_inputs_of_a_join_with_itself_are_called_by_their_aliases() -> None:
+    (found,) = of("interval join", advice("SELECT x.v FROM a AS x JOIN (SELECT * FROM a) y ON x.k = y.k"))
+    assert "AND y.ts BETWEEN x.ts - INTERVAL '1' HOUR AND x.ts + INTERVAL '1' HOUR" in found
+    (found,) = of("interval join", advice("SELECT x.v FROM a AS x, a AS y WHERE x.k = y.k"))
+    assert "AND y.ts BETWEEN x.ts - " in found
+    several = "SELECT x.v FROM a x JOIN a y ON x.k = y.k UNION ALL SELECT z.v FROM a z JOIN a y ON z.v = y.v"
+    assert "AND right_input.ts BETWEEN left_input.ts - " in of("interval join", advice(several))[0]
+
+
 @pytest.mark.parametrize(
     ("query", "instead"),
     [

@@ -171,6 +171,30 @@ def test_values_of_secret_options_are_not_told() -> None:
     assert list(_of_scans(before, after)) == ["the option 'password' of table c.d.payments has another value"]
 
 
+DATABASE = "'connector' = 'jdbc', 'url' = 'jdbc:postgresql://db/shop', 'table-name' = 'totals', 'password' = '{}'"
+
+
+def test_secrets_are_no_part_of_plans() -> None:
+    made = PAYMENTS.format("'connector' = 'datagen'")
+    tables = session(made, TOTALS.format("", DATABASE.format("hunter2")))
+    plan = tables.compile_plan_sql(SUMS).as_json_string()
+    assert "hunter2" not in plan
+    loaded = tables.load_plan(PlanReference.from_json_string(plan))
+    assert dict(loaded._statements.roots[0].target.options)["password"] == "hunter2"  # type: ignore[attr-defined]
+    with pytest.raises(PlanningError, match=r"not hold the secret 'password' of table default_catalog.*{env:NAME}"):
+        session().load_plan(PlanReference.from_json_string(plan))
+    referring = session(made, TOTALS.format("", DATABASE.format("${env:PG_PASSWORD}")))
+    text = referring.compile_plan_sql(SUMS).as_json_string()
+    assert session().load_plan(PlanReference.from_json_string(text)).as_json_string() == text
+    hinted = SUMS.replace("totals SELECT", "totals /*+ OPTIONS('password' = 'hunter3') */ SELECT")
+    with pytest.raises(PlanningError, match="the statement has a secret in it, the option 'password'"):
+        tables.compile_plan_sql(hinted)
+    followed = "'connector' = 'postgres-cdc', 'hostname' = 'db', 'database-name' = 'shop', 'table-name' = 'orders'"
+    tables.execute_sql(f"CREATE TABLE orders (id INT) WITH ({followed}, 'slot.name' = 'orders')")
+    shown = tables.explain_sql("SELECT id FROM orders /*+ OPTIONS('password' = 'hunter4') */")
+    assert ("password=******" in shown, "hunter4" in shown) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "columns", "changes"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from headrace.client import running
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.log import Log
+from headrace.savepoint.requests import JobProcess
 from headrace.server.client import RestClientError
 from headrace.table import TableEnvironment
 from headrace.table.bind import SqlValidationError
@@ -128,8 +130,10 @@ def test_a_table_is_kept_up_to_date_and_goes_on_where_it_was_suspended(tmp_path:
     shop(tmp_path).execute_sql("ALTER MATERIALIZED TABLE totals RESUME")  # the job is found by its directory
     until(lambda: emitted(tmp_path) == 4)
     assert seen(tmp_path) == [("a", 1), ("b", 10), ("a", 3), ("b", 15)]
+    used = tmp_path / "checkpoints" / "materialized-tables"
+    assert len(list(used.iterdir())) == 2
     shop(tmp_path).execute_sql("DROP MATERIALIZED TABLE totals")
-    assert (running.jobs(), later.list_tables()) == ([], ["payments"])
+    assert (running.jobs(), later.list_tables(), list(used.iterdir())) == ([], ["payments"], [])
 
 
 class Killed(BaseException):
@@ -465,6 +469,78 @@ def test_a_refresh_that_fails_leaves_the_rows_and_is_tried_again(tmp_path: Path,
     assert (7, "2026-03-03") in rows(tables, "SELECT * FROM quotients")
 
 
+def test_a_refresh_by_hand_that_fails_is_listed(tmp_path: Path, clock: Clock) -> None:
+    tables = days(tmp_path)
+    tables.execute_sql(
+        f"CREATE MATERIALIZED TABLE q {files(tmp_path, 'q')} FRESHNESS = INTERVAL '1' HOUR "
+        "AS SELECT 10 / (amount - 5) AS q FROM sales"
+    )
+    failed = tables.execute_sql("ALTER MATERIALIZED TABLE q REFRESH")
+    with pytest.raises(HeadraceError):
+        failed.wait()
+    with tables.execute_sql("CALL sys.materialized_tables()").collect() as found:
+        (row,) = found
+    assert (row.last_refresh, "division by zero" in row.failure) == (clock.now.replace(tzinfo=None), True)
+    tables.execute_sql("ALTER MATERIALIZED TABLE q AS SELECT amount AS q FROM sales")
+    tables.execute_sql("ALTER MATERIALIZED TABLE q REFRESH").wait()
+    with tables.execute_sql("CALL sys.materialized_tables()").collect() as found:
+        assert next(found).failure is None
+
+
+def kept(path: Path) -> TableEnvironment:
+    """A program over tables that are kept: sales and their sums."""
+    tables = session(
+        f"CREATE CATALOG shop WITH ('type' = 'file', 'path' = '{path}/catalog')", "USE CATALOG shop", is_streaming=False
+    )
+    tables.execute_sql(f"CREATE TABLE IF NOT EXISTS sales (ds STRING, amount INT) {files(path, 'sales')}")
+    return tables
+
+
+def summed(path: Path) -> str:
+    return f"CREATE OR ALTER MATERIALIZED TABLE sums {files(path, 'sums')} FRESHNESS = INTERVAL '1' HOUR AS {SUMS}"
+
+
+def test_a_program_that_starts_again_goes_on_with_its_schedules(tmp_path: Path, clock: Clock) -> None:
+    first = kept(tmp_path)
+    first.execute_sql(summed(tmp_path))
+    run(first, "INSERT INTO sales VALUES ('2026-03-01', 1)")
+    clock.now += timedelta(minutes=1)
+    first.materialized.run_due()
+    clock.now += timedelta(hours=3, minutes=1)  # the program has ended, and three refreshes are missed
+    run(first, "INSERT INTO sales VALUES ('2026-03-01', 2)")
+    later = kept(tmp_path)
+    assert described(later, "shop.default.sums").is_running is False
+    assert rows(later, "CALL sys.resume_refreshes()") == [("shop.default.sums", "FULL", None)]
+    assert rows(later, "CALL sys.resume_refreshes()") == []
+    later.materialized.run_due()
+    assert rows(later, "SELECT total FROM sums") == [(3,)]
+    row = described(later, "shop.default.sums")
+    assert (row.last_refresh, row.next_refresh) == (datetime(2026, 3, 3, 3), datetime(2026, 3, 3, 4))
+    again = kept(tmp_path)  # nothing is missed
+    again.execute_sql(summed(tmp_path))
+    assert described(again, "shop.default.sums").next_refresh == datetime(2026, 3, 3, 4)
+
+
+def test_one_program_refreshes_a_table(tmp_path: Path, clock: Clock) -> None:
+    first, path = kept(tmp_path), ObjectPath("shop", "default", "sums")
+    first.execute_sql(summed(tmp_path))
+    other = JobProcess.of(os.getppid())
+    with patch.object(JobProcess, "present", lambda: other):
+        second = kept(tmp_path)
+        assert described(second, "shop.default.sums").is_running is True
+        with pytest.raises(InvalidProgramError, match=f"being refreshed already, by process {os.getpid()} of machine"):
+            second.execute_sql("ALTER MATERIALIZED TABLE sums RESUME")
+        second.execute_sql(summed(tmp_path))
+        assert (rows(second, "CALL sys.resume_refreshes()"), second.materialized.entry(path)) == ([], None)
+        second.execute_sql("ALTER MATERIALIZED TABLE sums SUSPEND")
+        second.execute_sql("ALTER MATERIALIZED TABLE sums RESUME")
+        assert second.materialized.entry(path) is not None
+    clock.now += timedelta(hours=1)
+    first.materialized.run_due()
+    assert first.materialized.entry(path) is None
+    assert not (tmp_path / "sums").exists()
+
+
 def test_the_thread_of_a_schedule_refreshes_and_ends() -> None:
     refreshed: list[ObjectPath] = []
     path, now = ObjectPath("c", "d", "t"), [datetime(2026, 1, 1, 0, 0, 0, tzinfo=UTC)]
@@ -530,5 +606,9 @@ def test_a_signal_ends_schedules_that_sleep_and_that_refresh() -> None:
 def test_schedules_follow_the_clock_of_the_session(
     amount: int, unit: FreshnessUnit, zone: str, now: str, due: str
 ) -> None:
-    found = Freshness(amount, unit).next_after(datetime.fromisoformat(now), zone)
-    assert found == datetime.fromisoformat(due)
+    freshness, began, following = Freshness(amount, unit), datetime.fromisoformat(now), datetime.fromisoformat(due)
+    assert freshness.next_after(began, zone) == following
+    assert freshness.last_until(following, zone) == following
+    last = freshness.last_until(following - timedelta(seconds=1), zone)
+    assert last <= began
+    assert freshness.next_after(last, zone) == following

@@ -60,6 +60,7 @@ def in_forms(features: pa.RecordBatch, form: str) -> Any:
         "one": lambda: x,
         "three": lambda: (x, x, x),
         "texts": lambda: {"y": ["no"] * len(x), "z": columns["z"]},
+        "nulls": lambda: {"y": features.column("x"), "z": columns["z"]},
     }
     return forms[form]()
 
@@ -162,6 +163,18 @@ def test_results_that_do_not_fit_are_told(form: str, told: str) -> None:
     assert "test_models.py" in str(error.value)
 
 
+def test_what_is_not_null_is_neither_given_nor_taken_as_null() -> None:
+    tables = modelled("doubled", inputs="x DOUBLE NOT NULL")
+    told = r"column 'x' may be NULL, and model input 'x' is DOUBLE NOT NULL, at position 0[\s\S]*Write COALESCE\(x"
+    with pytest.raises(SqlError, match=told):
+        rows(tables, CALL)
+    query = CALL.replace("TABLE t", "(SELECT COALESCE(x, 0e0) AS x FROM t)")
+    assert rows(tables, query) == [(1.5, 3.0), (0.0, 0.0), (3.0, 6.0)]
+    tables = modelled("in_forms", "y DOUBLE NOT NULL, z BOOLEAN", options=", 'arguments.form' = 'nulls'")
+    with pytest.raises(HeadraceError, match="no DOUBLE NOT NULL for its output 'y': one is NULL"):
+        rows(tables, CALL)
+
+
 def test_an_instance_is_made_once_and_closed() -> None:
     tables = modelled("Scaled", options=", 'arguments.factor' = '10'")
     both = f"{CALL} UNION ALL SELECT * FROM ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(id))"
@@ -182,7 +195,8 @@ def test_requests_are_made_many_at_a_time_in_order() -> None:
 
 
 def test_a_model_that_fails_or_is_late_fails_the_job() -> None:
-    with pytest.raises(HeadraceError, match=r"ValueError: no weights[\s\S]*test_models\.py"):
+    told = r"operator 'MLPredictTableFunction: m'[\s\S]*ValueError: no weights[\s\S]*test_models\.py"
+    with pytest.raises(HeadraceError, match=told):
         rows(modelled("fails"), CALL)
     with pytest.raises(HeadraceError, match="nothing in time"):
         rows(modelled("never", **{"table.exec.async-ml-predict.timeout": "1 ms"}), CALL)
@@ -212,13 +226,23 @@ def test_changes_are_refused_as_in_flink() -> None:
         ("TABLE t, MODEL m, x", "expects DESCRIPTOR", "x"),
         ("TABLE t, MODEL m", "needs ARGS", "ML_PREDICT"),
         ("TABLE t PARTITION BY id, MODEL m, DESCRIPTOR(x)", "without PARTITION BY", "TABLE t"),
-        ("TABLE t, MODEL m, DESCRIPTOR(x), MAP['async', 'perhaps']", "async", "MODEL m"),
+        ("TABLE t, MODEL m, DESCRIPTOR(x), MAP['async', 'perhaps']", "async", "'async'"),
         (
             "TABLE t, MODEL m, DESCRIPTOR(x), MAP['max-concurrent-operations', '0']",
             "max-concurrent-operations",
-            "MODEL m",
+            "'max-concurrent-operations'",
         ),
-        ("TABLE t, MODEL m, DESCRIPTOR(x), MAP['size', '1']", "has no option 'size'", "MODEL m"),
+        ("TABLE t, MODEL m, DESCRIPTOR(x), MAP['size', '1']", "has no option 'size'", "'size'"),
+        (
+            "TABLE t, MODEL m, DESCRIPTOR(x), MAP['timeout', '1 s', 'asnyc', 'true']",
+            "Did you mean async?",
+            "'asnyc'",
+        ),
+        (
+            "TABLE t, MODEL m, DESCRIPTOR(x), MAP['size', '1', 'speed', '2']",
+            "A call may have async, output-mode, max-concurrent-operations, timeout, and the options of the model.",
+            "MAP",
+        ),
         ("TABLE t, MODEL m, DESCRIPTOR(x), MAP['async', LOWER('TRUE')]", "literal texts", "LOWER('TRUE')"),
         ("TABLE t, MODEL m, DESCRIPTOR(x), 'async'", "is a map", "'async'"),
         ("INPUT => TABLE t, MODEL => MODEL m, ARG => DESCRIPTOR(x)", "no such parameter", "ARG"),
@@ -261,6 +285,12 @@ def test_models_are_not_evaluated() -> None:
     call = "ML_EVALUATE(TABLE t, MODEL m, DESCRIPTOR(x), DESCRIPTOR(x), 'regression')"
     with pytest.raises(SqlError, match="ML_EVALUATE has no plan"):
         rows(modelled("doubled"), f"SELECT * FROM {call}")
+
+
+def test_vectors_are_not_searched() -> None:
+    call = "VECTOR_SEARCH(TABLE t, DESCRIPTOR(x), ARRAY[1.0], 3)"
+    with pytest.raises(SqlError, match=r"VECTOR_SEARCH is not supported[\s\S]*LATERAL TABLE\(nearest"):
+        rows(modelled("doubled"), f"SELECT * FROM LATERAL TABLE({call})")
 
 
 def test_a_distribution_adds_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,6 +250,12 @@ def test_savepoints_are_triggered_listed_and_disposed_of(tmp_path: Path) -> None
         with pytest.raises(HeadraceError, match="where is the savepoint to be"):
             tables.execute_sql(f"CALL sys.trigger_savepoint('{job.get_job_id()}')")
         tables.get_config().set("execution.checkpointing.savepoint-dir", f"{tmp_path}/savepoints")
+        assert rows(tables, "CALL sys.list_savepoints()") == []
+        with pytest.raises(HeadraceError, match=r"there is no folder .*elsewhere"):
+            tables.execute_sql(f"CALL sys.list_savepoints('{tmp_path}/elsewhere')")
+        told = f"'abc' is neither the id of a job of this program, nor a checkpoint .*this program: {job.get_job_id()}"
+        with pytest.raises(HeadraceError, match=told):
+            tables.execute_sql("CALL sys.trigger_savepoint('abc')")
         ((first,),) = rows(tables, f"CALL sys.trigger_savepoint('{job.get_job_id()}')")
         ((second,),) = rows(
             tables, f"CALL sys.trigger_savepoint(job => '{tmp_path}/checkpoints', format_type => 'native')"

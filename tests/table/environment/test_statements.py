@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common import Row, RowKind
-from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
 from headrace.table import EnvironmentSettings, ResultKind, TableEnvironment
 from headrace.table.bind.errors import SqlPlanError, SqlValidationError
 from headrace.table.logical.errors import PlanningError
@@ -35,6 +35,20 @@ def test_rows_come_with_what_they_do(tables: TableEnvironment, is_batch: bool) -
     else:
         kinds = [RowKind.INSERT, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER]
         assert [row.get_row_kind() for row in found] == kinds
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("10 / (n - 2)", r"10 / \(n - 2\)\): division by zero \(at line 2, column 3\)"),
+        ("CAST(k AS INT)", r"CAST\(k AS INTEGER\): .* \(at line 2, column 3\)"),
+    ],
+)
+def test_an_expression_without_a_value_is_told_with_its_place(
+    tables: TableEnvironment, expression: str, told: str
+) -> None:
+    with pytest.raises(HeadraceError, match=told):
+        tables.execute_sql(f"SELECT k,\n  {expression} AS q\nFROM {NUMBERS}").wait()
 
 
 def test_rows_as_a_table(tables: TableEnvironment) -> None:

@@ -262,7 +262,9 @@ def unreadable(path: str, error: OSError) -> InfrastructureError:
 GONE: Final = (FileNotFoundError, NotADirectoryError)
 """The errors that say that a file is not there."""
 
-_WHERE: Final = "on the builder of the FileSource"
+_WHERE: Final = "on the builder of the FileSource; in SQL, set the table's option {} to true"
+IGNORE_MISSING: Final = "source.ignore-missing-files"
+IGNORE_CORRUPT: Final = "source.ignore-corrupt-files"
 
 
 def check_unchanged(store: FileStore, planned: FileStatus) -> None:
@@ -318,14 +320,15 @@ class SkipPolicy:
         if isinstance(error, CorruptFileError):
             if not self.corrupt:
                 raise CorruptFileError(
-                    f"{error}. To go on without what cannot be read of such files, call ignore_corrupt_files() {_WHERE}"
+                    f"{error}. To go on without what cannot be read of such files, call "
+                    f"ignore_corrupt_files() {_WHERE.format(IGNORE_CORRUPT)}"
                 ) from error
             skipped = FILES_CORRUPT, str(error)
         else:
             if not self.missing:
                 raise SourceChangedError(
                     f"{shown(path)} was deleted before it was read to its end. Put it back as it was, or, to go on "
-                    f"without such files, call ignore_missing_files() {_WHERE}"
+                    f"without such files, call ignore_missing_files() {_WHERE.format(IGNORE_MISSING)}"
                 ) from error
             skipped = FILES_MISSING, "the file was deleted before it was read to its end"
         logger.warning("what cannot be read of %s is skipped: %s", shown(path), skipped[1])

@@ -1,9 +1,7 @@
 """Settings of Kafka's clients: Java's names and librdkafka's, secrets, and the builders that collect them."""
 
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, Final, Self
 
 from headrace.common.builder import Builder
@@ -11,9 +9,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.errors import ConfigurationError, InvalidTypeError, expect, refused
 from headrace.common.masking import MASK, is_sensitive
 from headrace.common.other_names import alike
-
-_REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
-
+from headrace.common.secret_references import has_reference, with_secrets
 
 _CLIENT_ID_PREFIX: Final = "client.id.prefix"
 
@@ -73,7 +69,7 @@ def check_properties(properties: Mapping[str, str], of: str = SOURCE) -> None:
     for name, value in properties.items():
         if name in _OWN[of]:
             raise ConfigurationError(f"{name!r} is for the {of} itself to decide: remove it")
-        if not _REFERENCE.search(value):
+        if not has_reference(value):
             _translated(name, value)
 
 
@@ -89,7 +85,7 @@ def librdkafka_settings(properties: Mapping[str, str], purpose: str) -> dict[str
     """
     settings: dict[str, str] = {}
     for name, value in properties.items():
-        settings.update(_translated(name, _REFERENCE.sub(_secret, value)))
+        settings.update(_translated(name, with_secrets(value, "Kafka's settings")))
     prefix = settings.pop(_CLIENT_ID_PREFIX, None)
     if prefix is not None:
         settings["client.id"] = f"{prefix}-{purpose}"
@@ -107,7 +103,7 @@ def settings_without_secrets(properties: Mapping[str, str]) -> dict[str, str | N
     """
     settings = dict[str, str | None]()
     for name, value in properties.items():
-        if not _REFERENCE.search(value):
+        if not has_reference(value):
             settings.update(_translated(name, value))
         elif name != _LOGIN_OF_JAVA:
             settings.update(dict.fromkeys(_translated(name, value)))
@@ -152,22 +148,6 @@ def _login(value: str) -> dict[str, str]:
             "give 'sasl.username' and 'sasl.password', or what librdkafka's documentation says for other mechanisms"
         )
     return {f"sasl.{name}": text for name, text in options.items()}
-
-
-def _secret(reference: re.Match[str]) -> str:
-    """Look up a secret, as Kafka's own configuration providers would."""
-    kind, place = reference.groups()
-    try:
-        if kind == "env":
-            return os.environ[place]
-        path, _, name = place.rpartition(":")
-        if kind == "directory":
-            return Path(path, name).read_text().rstrip("\n")
-        lines = (line.partition("=") for line in Path(path).read_text().splitlines())
-        return {key.strip(): value.strip() for key, _, value in lines}[name]
-    except (KeyError, OSError) as error:
-        problem = "is not set" if isinstance(error, KeyError) else f"cannot be read: {error.strerror}"
-        raise ConfigurationError(f"{reference[0]}, part of Kafka's settings, {problem}") from None
 
 
 def check_library() -> None:

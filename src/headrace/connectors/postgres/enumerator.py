@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.connectors.postgres.decoding import ChangePiece
 from headrace.connectors.postgres.replication import (
     ChangePlace,
@@ -33,9 +34,15 @@ from headrace.connectors.postgres.tables import (
 )
 from headrace.connectors.source import Json, Pending, ReadBudget, SplitEnumerator, SplitRead
 
+if TYPE_CHECKING:
+    from headrace.connectors.postgres.server import Connection
+
 _STOP: Final = "stop"
 _FINISHED: Final = "finished"
 _SYSTEM: Final = "system"
+
+_PAUSE_SECONDS: Final = 0.5
+"""Between two attempts to reach a server."""
 
 _ROW_BYTES: Final = 128
 """The estimated size of a row of the snapshot."""
@@ -222,7 +229,7 @@ class PostgresEnumerator(SplitEnumerator):
 
     def _open(self) -> None:
         """See that the table is there, with its publication and its slot."""
-        with closing(self._server.connect(f"source of {self._table}")) as connection:
+        with closing(self._connected()) as connection:
             found = look_up(connection, self._table)
             if _FINISHED not in self._state:
                 self._check_server()
@@ -234,6 +241,28 @@ class PostgresEnumerator(SplitEnumerator):
             if self._plan.is_bounded and _STOP not in self._state:
                 self._state[_STOP] = current_lsn(connection)
         self._found = found
+
+    def _connected(self) -> Connection:
+        """A connection; a server that a job has never reached is waited for as long as its timeout says.
+
+        Raises:
+            ConfigurationError: when it does not answer meanwhile: its address may be wrong.
+            InfrastructureError: when it cannot be reached, and the job has read from it before.
+        """
+        until = time.monotonic() + self._server.timeout / 1000
+        while True:
+            try:
+                return self._server.connect(f"source of {self._table}")
+            except InfrastructureError as error:
+                if _SYSTEM in self._state:
+                    raise
+                if time.monotonic() >= until:
+                    raise ConfigurationError(
+                        f"{error}. It has not been reached for {self._server.timeout / 1000:g} s "
+                        "('connect.timeout'), and this job has never read from it: see that 'hostname' and 'port' are "
+                        "right, and that the server runs, and start the job again"
+                    ) from error
+            time.sleep(_PAUSE_SECONDS)
 
     def _check_server(self) -> None:
         with (

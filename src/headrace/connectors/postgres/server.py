@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError
+from headrace.common.secret_references import with_secrets
 
 if TYPE_CHECKING:
     import psycopg
@@ -52,7 +53,7 @@ class PostgresServer:
         port: where it listens.
         database: its name.
         username: who asks; None for the user of the process.
-        password: not shown.
+        password: not shown; it may be a reference to a secret, which is looked up for each connection.
         timeout: how long to wait for a connection, in milliseconds.
     """
 
@@ -78,14 +79,18 @@ class PostgresServer:
             import psycopg
         except ImportError as error:
             raise ConfigurationError(_NOT_INSTALLED) from error
+        username, password = (
+            None if each is None else with_secrets(each, f"the options of PostgreSQL at {self}")
+            for each in (self.username, self.password)
+        )
         more: dict[str, Any] = {"replication": "database"} if replication else {}
         with telling(f"PostgreSQL at {self}"):
             return psycopg.connect(
                 host=self.hostname,
                 port=self.port,
                 dbname=self.database,
-                user=self.username,
-                password=self.password,
+                user=username,
+                password=password,
                 client_encoding="utf8",
                 connect_timeout=max(2, self.timeout // 1000),
                 keepalives_idle=30,

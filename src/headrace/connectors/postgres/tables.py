@@ -166,7 +166,12 @@ def no_table(connection: Connection, table: str) -> ConfigurationError:
             "WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema') LIMIT 1000"
         )
     ]
-    return ConfigurationError(f"there is no table {table}, or this user may not see it{alike(table, names)}")
+    several = (
+        ": a source reads one table by its name, and not all that a pattern matches: give each a source, with a "
+        "slot of its own, and put them together (UNION ALL, union())"
+    )
+    advice = several if any(letter in table for letter in "*+?|[](),\\^$") else alike(table, names)
+    return ConfigurationError(f"there is no table {table}, or this user may not see it{advice}")
 
 
 def _columns(connection: Connection, oid: int) -> dict[str, tuple[int, str, str]]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import BadRecordError, ConfigurationError
-from headrace.common.logical_types import MICROSECONDS, ArrayType, AtomicType, LogicalType, TypeRoot
+from headrace.common.logical_types import MICROSECONDS, ArrayType, AtomicType, LogicalType, RawType, TypeRoot
 
 Convert = Callable[[pa.Array], pa.Array]
 """Makes a column of the texts of its values."""
@@ -93,6 +93,9 @@ _READ_AS: Final[Mapping[TypeRoot, frozenset[int]]] = {
 }
 """The types that can be read as a type of SQL; a text all can."""
 
+_READ_AS_DIGITS: Final[Mapping[str, frozenset[int]]] = {"int": _WHOLE, "decimal.Decimal": _WHOLE | {1700}}
+"""The types that can be read as numbers of any size (``BIG_INT``, ``BIG_DEC``), by the classes of these."""
+
 _TEXTS: Final = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _MOST_DIGITS: Final = 38
 _NANOS: Final = 9
@@ -118,7 +121,7 @@ def check_type(name: str, kind: LogicalType, type_id: int) -> None:
             return
         is_known = type_id < _FIRST_OWN
     else:
-        accepted = _READ_AS.get(kind.root) if isinstance(kind, AtomicType) else None
+        accepted = _accepted(kind)
         is_known = accepted is None or type_id < _FIRST_OWN
         if accepted is not None and type_id in accepted:
             return
@@ -128,6 +131,13 @@ def check_type(name: str, kind: LogicalType, type_id: int) -> None:
             f"column {name!r} is {shown} in PostgreSQL, which cannot be read as {kind}: declare it as a type that "
             "fits, or as STRING, which all can be read as"
         )
+
+
+def _accepted(kind: LogicalType) -> frozenset[int] | None:
+    """The types that can be read as one that is no text and no array; None where nothing is known of it."""
+    if isinstance(kind, RawType):
+        return _READ_AS_DIGITS.get(kind.class_name)
+    return _READ_AS.get(kind.root) if isinstance(kind, AtomicType) else None
 
 
 def _innermost(kind: ArrayType) -> LogicalType:
@@ -151,6 +161,8 @@ def converter_of(name: str, kind: LogicalType) -> Convert:
     if isinstance(kind, ArrayType):
         return _Arrays(name, kind, converter_of(name, kind.element))
     found = _CONVERTERS.get(kind.root) if isinstance(kind, AtomicType) else None
+    if isinstance(kind, RawType) and kind.class_name in _READ_AS_DIGITS:
+        found = _same
     if found is None:
         raise ConfigurationError(
             f"column {name!r}: PostgreSQL has nothing that can be read as {kind}; declare it as STRING"

@@ -18,6 +18,7 @@ from pyarrow import csv
 
 from headrace.common.errors import ConfigurationError, CorruptFileError, expect
 from headrace.common.logs import get_logger
+from headrace.common.other_names import alike
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
@@ -138,7 +139,10 @@ class CsvReaderFormat(LineFormat[T_co]):
         are_words = len(cells) == len(names) and all(map(str.isidentifier, cells))
         if self.header_lines or not (are_words or names <= {cell.lower() for cell in cells}):
             return ""
-        return ", which seems to name the columns: then say header=True, or set_use_header() where a schema is built"
+        return (
+            ", which seems to name the columns: then say header=True, or set_use_header() where a schema is built; in "
+            "SQL, set the table's option csv.header to true"
+        )
 
     def _names_in(self, header: bytes, names: list[str], path: str) -> list[str]:
         """The names of a file's columns, by its first line or by the schema, whose names are ``names``."""
@@ -151,7 +155,8 @@ class CsvReaderFormat(LineFormat[T_co]):
             return names
         missing = [name for name in names if name not in found]
         if missing:
-            raise CorruptFileError(f"{shown(path)}:1: the header has no column {missing[0]!r}; it has {found}")
+            similar = alike(missing[0], found)
+            raise CorruptFileError(f"{shown(path)}:1: the header has no column {missing[0]!r}; it has {found}{similar}")
         return found
 
 

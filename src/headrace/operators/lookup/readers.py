@@ -312,7 +312,7 @@ class DatabaseReader(LookupReader):
 
     def whole(self) -> "DatabaseReader":
         """The same, but it reads the whole table."""
-        return DatabaseReader(self._connect, self._table, self.keys, self._columns, reads_all=True)
+        return type(self)(self._connect, self._table, self.keys, self._columns, reads_all=True)
 
     def open(self, runtime_context: Any) -> None:
         self._open = [_Connection(self._connect) for _ in range(self._connections)]
@@ -358,17 +358,21 @@ class DatabaseReader(LookupReader):
                 raise
             return self._by_key(rows)
 
+    def named(self, column: str) -> str:
+        """The name of a column in queries."""
+        return column
+
     def _select(self) -> str:
-        return f"SELECT {', '.join((*self.keys, *self._columns))} FROM {self._table}"
+        return f"SELECT {', '.join(map(self.named, (*self.keys, *self._columns)))} FROM {self._table}"
 
     def _condition(self, connection: Any, count: int) -> str:
         mark = _mark_of(connection)
-        width = len(self.keys)
+        width, names = len(self.keys), tuple(map(self.named, self.keys))
         if width == 1:
             marks = ", ".join(mark(number + 1) for number in range(count))
-            return f"{self.keys[0]} IN ({marks})"
+            return f"{names[0]} IN ({marks})"
         each = (
-            " AND ".join(f"{key} = {mark(number * width + place + 1)}" for place, key in enumerate(self.keys))
+            " AND ".join(f"{name} = {mark(number * width + place + 1)}" for place, name in enumerate(names))
             for number in range(count)
         )
         return " OR ".join(f"({one})" for one in each)

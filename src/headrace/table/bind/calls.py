@@ -103,7 +103,8 @@ class CallBinder(ABC):
             self._not_applicable(function, operands, node)
         cast = tuple(map(self.implicit, operands, signature.operands))
         time = _time(name, operands, signature.result) if function.user is None else None
-        return Call(name, cast, (*options, *function.options), type=signature.result, time=time)
+        at = self.context.place(node)
+        return Call(name, cast, (*options, *function.options), type=signature.result, time=time, at=at)
 
     def implicit(self, operand: Scalar, kind: LogicalType) -> Scalar:
         """The operand, with an implicit cast when it is not of the type."""
@@ -124,7 +125,7 @@ class CallBinder(ABC):
         if not is_castable(operand.type, kind):
             raise self.context.error(node, f"a value of type {operand.type} cannot be cast to {kind}")
         nullable = operand.type.nullable or is_try or root_of(operand.type) is TypeRoot.NULL
-        return Cast(operand, is_try, type=with_nullability(kind, nullable))
+        return Cast(operand, is_try, type=with_nullability(kind, nullable), at=self.context.place(node))
 
     def _is_comparable(self, operands: tuple[Scalar, ...]) -> bool:
         """Return whether the validator allows a comparison of two types, which execution may still not support."""

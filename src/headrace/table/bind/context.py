@@ -132,6 +132,13 @@ class BindContext:
         """Add an error that is raised only when the statement is planned."""
         self.deferred.append(self.unplanned(node, reason, advice))
 
+    def place(self, node: SqlNode) -> str:
+        """The place of a node in the statement, for messages at run time; empty in text from the catalog."""
+        if self.view_depth:
+            return ""
+        file = "" if self.source.name is None else f" of {self.source.name}"
+        return f"{self.source.position(node.start)}{file}"
+
     def of_text(self, text: str) -> "BindContext":
         """A context for text from the catalog, such as a view or a computed column."""
         return replace(self, source=SqlSource(text), expansions=Expansions(), view_depth=self.view_depth + 1)

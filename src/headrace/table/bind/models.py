@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
+from headrace.common.logical_types import LogicalType
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import CatalogModel, Column, ObjectPath
 from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.logical.models import MLPredict, ModelCall
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.schema import Schema
-from headrace.table.models.calls import opened_model
+from headrace.table.models.calls import CALL_OPTIONS, opened_model
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree.node import Path
 
@@ -52,8 +54,31 @@ def bound_model_function(functions: TableFunctionBinder, node: sql.SqlCall) -> R
     try:
         opened_model(call)
     except (ConfigurationError, InvalidProgramError) as error:
-        raise context.error(arguments["MODEL"], str(error)) from error
+        raise _refused(context, arguments, call, error) from error
     return MLPredict(source, call)
+
+
+def _refused(
+    context: BindContext, arguments: Mapping[str, sql.SqlExpression], call: ModelCall, error: HeadraceError
+) -> Exception:
+    """The error of a model that cannot be called: at the model, or at the key of the call without which it can."""
+    config = arguments.get("CONFIG")
+    if not isinstance(config, sql.CollectionConstructor) or not _is_right(replace(call, config=())):
+        return context.error(arguments["MODEL"], str(error))
+    advice = f"A call may have {', '.join(CALL_OPTIONS)}, and the options of the model."
+    for key, node in zip(_texts(context, config)[::2], config.items[::2], strict=True):
+        if _is_right(replace(call, config=tuple(each for each in call.config if each[0] != key))):
+            known = key in CALL_OPTIONS
+            return context.error(node, str(error), None if known else misspelt(key, CALL_OPTIONS) or advice)
+    return context.error(config, str(error), advice)
+
+
+def _is_right(call: ModelCall) -> bool:
+    try:
+        opened_model(call)
+    except (ConfigurationError, InvalidProgramError):
+        return False
+    return True
 
 
 def _arguments(context: BindContext, node: sql.SqlCall) -> Mapping[str, sql.SqlExpression]:
@@ -118,8 +143,17 @@ def _features(context: BindContext, argument: sql.SqlExpression, given: Schema, 
             reason = f"descriptor column '{name}' type {kind} cannot be assigned to model input type {wanted.type}"
             advice = "Cast it in a query in parentheses, in place of TABLE."
             raise context.error(column, f"{reason} at position {place}", advice)
+        if _may_be_null(kind, wanted.type):
+            reason = f"descriptor column '{name}' may be NULL, and model input '{wanted.name}' is {wanted.type}"
+            advice = f"Write COALESCE({name}, ...) in a query in parentheses, in place of TABLE."
+            raise context.error(column, f"{reason}, at position {place}", advice)
         found.append(given.names.index(name))
     return tuple(found)
+
+
+def _may_be_null(kind: LogicalType, wanted: LogicalType) -> bool:
+    """Return whether a value, or a part of one, may be NULL where the model takes none."""
+    return (kind.nullable and not wanted.nullable) or any(map(_may_be_null, kind.children, wanted.children))
 
 
 def _config(context: BindContext, argument: sql.SqlExpression | None) -> dict[str, str]:
@@ -128,6 +162,12 @@ def _config(context: BindContext, argument: sql.SqlExpression | None) -> dict[st
         return {}
     if not isinstance(argument, sql.CollectionConstructor) or argument.kind is not sql.ConstructorKind.MAP:
         raise context.error(argument, "the configuration of ML_PREDICT is a map", "Write MAP['async', 'true'].")
+    texts = _texts(context, argument)
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _texts(context: BindContext, argument: sql.CollectionConstructor) -> list[str]:
+    """The keys and values of the configuration."""
     texts = []
     for item in argument.items:
         text = item
@@ -136,4 +176,4 @@ def _config(context: BindContext, argument: sql.SqlExpression | None) -> dict[st
         if not isinstance(text, sql.StringLiteral):
             raise context.error(item, "the configuration of ML_PREDICT has keys and values that are literal texts")
         texts.append(text.value)
-    return dict(zip(texts[::2], texts[1::2], strict=True))
+    return texts

@@ -54,6 +54,12 @@ _STEPS: Final = ("SLIDE", "STEP")
 _MILLISECOND: Final = 1000
 
 
+_INSTEAD_OF_SEARCH: Final = (
+    "Ask the index in a table function of Python, FROM t, LATERAL TABLE(nearest(t.vector)), or in a lookup join with "
+    "'connector' = 'function'."
+)
+
+
 class TableFunctionBinder:
     """Binds a call of a table function.
 
@@ -76,6 +82,9 @@ class TableFunctionBinder:
         if node.name in MODEL_FUNCTIONS:
             return bound_model_function(self, node)
         function = self.context.function(node.function)
+        if function is None and node.name == "VECTOR_SEARCH":
+            reason = "VECTOR_SEARCH is not supported: no connector searches a table by vectors"
+            raise self.context.unplanned(node, reason, _INSTEAD_OF_SEARCH)
         if function is not None and function.kind is FunctionKind.TABLE:
             return self._user_defined(node, function)
         if function is not None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final
 
+from headrace.savepoint.requests import JobProcess
 from headrace.table.functions.kernels.zones import zone_of
 from headrace.table.parse.tree.definitions import RefreshMode
 
@@ -94,6 +95,15 @@ class Freshness:
             if self._is_scheduled(_shown(before, zone), _shown(found, zone)):
                 return found
 
+    def last_until(self, moment: datetime, zone: str) -> datetime:
+        """The time of the last scheduled refresh up to a moment; see :meth:`next_after`."""
+        step = min(timedelta(milliseconds=self.unit.value), _QUARTER)
+        found = moment.astimezone(UTC)
+        found -= (_shown(found, zone) - _ZERO) % step
+        while not self._is_scheduled(_shown(found - step, zone), _shown(found, zone)):
+            found -= step
+        return found
+
     def _is_scheduled(self, before: datetime, shown: datetime) -> bool:
         """Return whether a clock that has shown one time comes to a multiple with another, or over it."""
         length = timedelta(milliseconds=self.milliseconds)
@@ -124,12 +134,35 @@ class RefreshHandler:
         directory: the checkpoint directory of the streaming job; empty where it has none.
         savepoint: the savepoint from which the job begins where nothing is in its directory yet; empty for none.
         dispatcher: the address of the dispatcher that runs the jobs; empty for the program itself.
+        former: the checkpoint directories of the streaming jobs before.
+        process: the process with the schedule of full refreshes; None where none has it.
+        refreshed: the time up to which scheduled refreshes have been made, as ISO 8601 writes it: that of the last one,
+            or when the schedule began. Empty where it is not known.
     """
 
     job_id: str = ""
     directory: str = ""
     savepoint: str = ""
     dispatcher: str = ""
+    former: tuple[str, ...] = ()
+    process: JobProcess | None = None
+    refreshed: str = ""
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """All checkpoint directories of its streaming jobs."""
+        return (*self.former, self.directory) if self.directory else self.former
+
+    @property
+    def refreshed_at(self) -> datetime | None:
+        """The time up to which scheduled refreshes have been made; None where it is not known."""
+        return datetime.fromisoformat(self.refreshed) if self.refreshed else None
+
+    @property
+    def scheduled_elsewhere(self) -> JobProcess | None:
+        """Another process that has the schedule, and is not known to have ended; None where there is none."""
+        process = self.process
+        return None if process is None or process == JobProcess.present() or process.is_gone else process
 
 
 @dataclass(frozen=True, slots=True)

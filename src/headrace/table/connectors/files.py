@@ -17,7 +17,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
 from headrace.common.typeinfo import CompositeTypeInfo, RowTypeInfo, TypeInformation
 from headrace.connectors.file_system.buckets import NO_VALUE, BucketAssigner
-from headrace.connectors.file_system.paths import InputPaths, resolved
+from headrace.connectors.file_system.paths import IGNORE_CORRUPT, IGNORE_MISSING, InputPaths, resolved
 from headrace.connectors.file_system.rolling import (
     DEFAULT_INTERVAL,
     DEFAULT_PART_SIZE,
@@ -61,6 +61,12 @@ PATH_PATTERN: Final = ConfigOption[re.Pattern[str] | None](
 )
 REPORT_STATISTICS: Final = ConfigOption(
     "source.report-statistics", choice("ALL", "NONE"), "ALL", "Whether plans of batch mode take statistics from files."
+)
+SKIP_MISSING: Final = ConfigOption(
+    IGNORE_MISSING, boolean, False, "Whether files that are deleted before they are read are left out."
+)
+SKIP_CORRUPT: Final = ConfigOption(
+    IGNORE_CORRUPT, boolean, False, "Whether what cannot be read of damaged files is left out."
 )
 NO_PARTITION: Final = ConfigOption("partition.default-name", str, NO_VALUE, "The folder of rows without a value.")
 ROLLING_SIZE: Final = ConfigOption(
@@ -107,7 +113,7 @@ class FileSystemTables(TableConnector):
     required_options = (PATH, FORMAT)
     optional_options = (
         *(MONITOR_INTERVAL, PATH_PATTERN, NO_PARTITION, AUTO_COMPACTION, COMPACTION_SIZE, PARALLELISM),
-        REPORT_STATISTICS,
+        *(REPORT_STATISTICS, SKIP_MISSING, SKIP_CORRUPT),
         *(ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
         *(CACHE, *FULL_OPTIONS, *COMMIT_OPTIONS),
     )
@@ -241,6 +247,10 @@ class FileTableSource(TableSource):
         interval = self.options.get(MONITOR_INTERVAL)
         if interval is not None:
             builder.monitor_continuously(interval)
+        if self.options.get(SKIP_MISSING):
+            builder.ignore_missing_files()
+        if self.options.get(SKIP_CORRUPT):
+            builder.ignore_corrupt_files()
         if self.format.ignores_errors:
             builder.set_dead_letter(OutputTag(f"bad records of {self.context.name}"))
         return builder.build()

@@ -4,27 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from headrace.common.configuration import Configuration
-from headrace.connectors.postgres.sink import DRIVER, OTHERS, PASSWORD, TABLE, TIMEOUT, URL, USERNAME, PostgresSink
+from headrace.common.typeinfo import RowTypeInfo
+from headrace.connectors.postgres.server import quoted
+from headrace.connectors.postgres.sink import (
+    DRIVER,
+    OTHERS,
+    PASSWORD,
+    TABLE,
+    TIMEOUT,
+    URL,
+    USERNAME,
+    PostgresSink,
+    server_of_url,
+)
 from headrace.connectors.sink import Sink
+from headrace.operators.lookup.readers import DatabaseReader
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.lookups import (
+    CONNECTIONS,
+    KEYS_PER_QUERY,
+    LOOKUP_OPTIONS,
+    LookupTable,
+    RowsOfDatabase,
+    database_lookup,
+)
+from headrace.table.connectors.table_lookup import TableLookup
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
+from headrace.table.connectors.table_source import TableSource
 
 
 class JdbcTables(TableConnector):
     """Tables of PostgreSQL."""
 
     required_options = (URL, TABLE)
-    optional_options = (USERNAME, PASSWORD, DRIVER, TIMEOUT, PARALLELISM)
+    optional_options = (USERNAME, PASSWORD, DRIVER, TIMEOUT, PARALLELISM, *LOOKUP_OPTIONS)
     other_options = OTHERS
+
+    def create_source(self, context: TableContext) -> TableSource:
+        options = self.options_of(context)
+        with told_of(context):
+            server_of_url(options)
+        return JdbcTableSource(context, options)
 
     def create_sink(self, context: TableContext) -> TableSink:
         table = JdbcTableSink(context, self.options_of(context))
         table.create_sink(())
         return table
+
+
+class JdbcTableSource(LookupTable):
+    """A table whose rows are looked up."""
+
+    instead = (
+        ". To read all of its rows, use 'connector' = 'postgres-cdc', with 'scan.startup.mode' = 'snapshot' if their "
+        "changes are not wanted"
+    )
+
+    @property
+    def summary(self) -> str:
+        return f"jdbc({self.options.get(TABLE)})"
+
+    def create_lookup(self, keys: Sequence[str]) -> TableLookup:
+        with told_of(self.context):
+            options, kind = self.options, self.context.record_type
+            assert isinstance(kind, RowTypeInfo)
+            table = quoted(*options.get(TABLE).split("."))
+            connect = partial(server_of_url(options).connect, f"lookup in {table}")
+            reader = _PostgresReader(
+                connect,
+                table,
+                tuple(keys),
+                kind.field_names,
+                connections=options.get(CONNECTIONS),
+                keys_per_request=options.get(KEYS_PER_QUERY),
+            )
+            whole = RowsOfDatabase(connect, table, kind, tuple(map(quoted, kind.field_names)))
+            return database_lookup(options, keys, reader, whole)
+
+
+class _PostgresReader(DatabaseReader):
+    """Queries a table, whose columns may have any names."""
+
+    def named(self, column: str) -> str:
+        return quoted(column)
 
 
 @dataclass(frozen=True)
@@ -46,6 +113,7 @@ class JdbcTableSink(TableSink):
         return f"jdbc({self.options.get(TABLE)})"
 
     def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
-        own = {key: value for key, value in self.context.options.items() if key != PARALLELISM.key}
+        others = {option.key for option in (PARALLELISM, *LOOKUP_OPTIONS)}
+        own = {key: value for key, value in self.context.options.items() if key not in others}
         with told_of(self.context):
             return PostgresSink(own, primary_key=self.context.primary_key)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from headrace.common.plugins import imported
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.common.types import Row
 from headrace.connectors.source import Source
-from headrace.operators.lookup.readers import Found, LookupFunctionReader
+from headrace.operators.lookup.readers import Found, LookupFunctionReader, LookupReader
 from headrace.operators.lookup.table_readers import TableReader
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
 from headrace.table.connectors.table_lookup import (
@@ -42,6 +42,10 @@ CONNECTIONS: Final = ConfigOption(
 KEYS_PER_QUERY: Final = ConfigOption("lookup.keys-per-query", integer(1, 100_000), 500, "How many keys are in a query.")
 
 
+LOOKUP_OPTIONS: Final = (CONNECTIONS, KEYS_PER_QUERY, MAX_RETRIES, CACHE, *PARTIAL_OPTIONS, *FULL_OPTIONS)
+"""The options of lookups in databases."""
+
+
 @dataclass(frozen=True)
 class LookupTable(TableSource):
     """A table that is not scanned, only looked up."""
@@ -50,11 +54,13 @@ class LookupTable(TableSource):
     options: Configuration = field(compare=False)
     is_bounded = True
     can_look_up = True
+    instead: ClassVar[str] = ""
+    """What to write in place of a scan."""
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         raise UnsupportedOperationError(
             f"table {self.context.name} cannot be scanned, only looked up: JOIN {self.context.path[-1]} "
-            "FOR SYSTEM_TIME AS OF left.proctime ON left.key = right.key"
+            f"FOR SYSTEM_TIME AS OF left.proctime ON left.key = right.key{self.instead}"
         )
 
 
@@ -132,7 +138,7 @@ class DatabaseTables(TableConnector):
     """A table of a database, by any driver that follows the DB-API."""
 
     required_options = (CONNECT, TABLE)
-    optional_options = (CONNECTIONS, KEYS_PER_QUERY, MAX_RETRIES, CACHE, *PARTIAL_OPTIONS, *FULL_OPTIONS)
+    optional_options = LOOKUP_OPTIONS
 
     def create_source(self, context: TableContext) -> TableSource:
         return DatabaseTable(context, self.options_of(context))
@@ -151,22 +157,38 @@ class DatabaseTable(LookupTable):
         options, kind = self.options, self.context.record_type
         assert isinstance(kind, RowTypeInfo)
         with told_of(self.context):
-            connect, cache = imported(options.get(CONNECT)), cache_of(options)
-            count = options.get(CONNECTIONS)
+            connect, table = imported(options.get(CONNECT)), options.get(TABLE)
             found = Lookup.table(
                 connect,
-                options.get(TABLE),
+                table,
                 tuple(keys),
                 dict(zip(kind.field_names, kind.field_types, strict=True)),
-                connections=count,
+                connections=options.get(CONNECTIONS),
                 keys_per_request=options.get(KEYS_PER_QUERY),
             )
-            if options.get(CACHE) == "FULL":
-                whole = RowsOfDatabase(connect, options.get(TABLE), kind)
-                return TableLookup(whole, tuple(keys), reload=reload_trigger(options))
-            return TableLookup(
-                found.reader, tuple(keys), cache, is_async=count > 1, max_retries=options.get(MAX_RETRIES)
-            )
+            whole = RowsOfDatabase(connect, table, kind, kind.field_names)
+            return database_lookup(options, keys, found.reader, whole)
+
+
+def database_lookup(
+    options: Configuration, keys: Sequence[str], reader: LookupReader, whole: RowsOfDatabase
+) -> TableLookup:
+    """Lookups in a table of a database.
+
+    Args:
+        options: the options of the table here.
+        keys: the columns of the key.
+        reader: queries the table by keys.
+        whole: reads all of it.
+
+    Raises:
+        ConfigurationError: when an option is wrong.
+    """
+    cache = cache_of(options)
+    if options.get(CACHE) == "FULL":
+        return TableLookup(whole, tuple(keys), reload=reload_trigger(options))
+    is_async = options.get(CONNECTIONS) > 1
+    return TableLookup(reader, tuple(keys), cache, is_async=is_async, max_retries=options.get(MAX_RETRIES))
 
 
 @dataclass(frozen=True)
@@ -176,14 +198,16 @@ class RowsOfDatabase(TableReader):
     Attributes:
         connect: makes a connection.
         table: its name.
-        row_type: the type of the rows, with the names of the columns.
+        row_type: the type of the rows.
+        columns: the names of their columns in the database.
     """
 
     connect: Any
     table: str
     row_type: RowTypeInfo
+    columns: tuple[str, ...]
 
     def read(self, now: int) -> pa.RecordBatch:
         with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(f"SELECT {', '.join(self.row_type.field_names)} FROM {self.table}")
+            cursor.execute(f"SELECT {', '.join(self.columns)} FROM {self.table}")
             return layout_of(self.row_type).rows_to_columns([Row(*values) for values in cursor.fetchall()])

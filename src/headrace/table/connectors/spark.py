@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.typeinfo import CompositeTypeInfo
 from headrace.connectors.source import Source
+from headrace.formats.statistics import Statistics
 from headrace.operators.lookup.table_readers import StaticTable
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
 from headrace.table.connectors.picked_columns import PickedColumns
@@ -54,6 +56,18 @@ class SparkTable(TableSource):
     @property
     def summary(self) -> str:
         return f"spark({self.options.get(TABLE) or self.options.get(PATH)})"
+
+    @cached_property
+    def _statistics(self) -> Statistics | None:
+        with told_of(self.context):
+            dataframe = self._dataframe()
+            from headrace.runtime.spark.table_statistics import statistics_of
+
+            return statistics_of(dataframe)
+
+    @property
+    def statistics(self) -> Statistics | None:
+        return self._statistics if self.context.takes_statistics else None
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         with told_of(self.context):

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from headrace.common.durable import create_exclusively, make_folder, remove, target_of_temporary, write_file
 from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import LogicalType
+from headrace.savepoint.requests import JobProcess
 from headrace.table.bind.user_functions import logical_type
 from headrace.table.catalog import materialization, objects
 from headrace.table.catalog.objects import (
@@ -55,6 +56,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         materialization.Freshness,
         materialization.Materialization,
         materialization.RefreshHandler,
+        JobProcess,
     )
 }
 _DATABASE: Final = "database.json"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.common.config_options import memory_size
 from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.connectors.file_system.overwrite_log import Overwrite, OverwriteLog
-from headrace.connectors.file_system.paths import InputPaths, resolved
+from headrace.connectors.file_system.paths import IGNORE_CORRUPT, IGNORE_MISSING, InputPaths, resolved
 from headrace.log.log import Log
 from headrace.storage.file_system import FileSystem
 from headrace.storage.files import FileStatus, InputFile
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _HIDDEN: Final = ".headrace-compaction-"
 _IGNORE_ERRORS: Final = "ignore-parse-errors"
-_SKIPS: Final = f".{_IGNORE_ERRORS}"
+_SKIPS: Final = (f".{_IGNORE_ERRORS}", IGNORE_MISSING, IGNORE_CORRUPT)
 _NOT_OF_COPIES: Final = ("sink.partition-commit.", "sink.rolling-policy.", "auto-compaction", "source.monitor-interval")
 """The beginnings of options that say when and how the table shows files, which copies of them do not need."""
 
@@ -163,11 +163,12 @@ class _Compaction:
         try:
             job.wait()
         except HeadraceError as error:
-            if not any(key.endswith(_SKIPS) for key, _ in self._table.options):
+            skips = next((key for key, _ in self._table.options if key.endswith(_SKIPS)), None)
+            if skips is None:
                 raise
             raise InvalidProgramError(
                 f"table {self._path} stays as it is: the rows of its small files cannot all be copied, and those that "
-                f"{_IGNORE_ERRORS!r} skips would be lost: {error}"
+                f"{skips!r} skips would be lost: {error}"
             ) from error
 
     def _published(self, made: Sequence[FileStatus]) -> dict[str, str]:

@@ -13,14 +13,16 @@ from headrace.common.configuration import Configuration
 from headrace.common.durable import create_exclusively, write_file
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.table.bind.user_functions import definition_of
+from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import Relation
+from headrace.table.logical.relations import Relation, Scan, Sink
 from headrace.table.options import FORCE_RECOMPILE
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical.planner import explained_plans
 from headrace.table.plans.changes import change_between
+from headrace.table.plans.codec import is_secret, secret_in_statement
 from headrace.table.plans.document import CompiledStatements, UidsOf, no_uids
 
 if TYPE_CHECKING:
@@ -239,7 +241,21 @@ def compiled_plan(tables: TableEnvironment, relations: Sequence[Relation], befor
         uids_of = change_between(_statements(tables, before), roots).uids_of
     made = CompiledStatements.of(roots, is_batch=tables.is_batch, settings=planner.settings, uids_of=uids_of)
     made.to_json()  # which refuses what exists in this session alone
+    for relation in relations:
+        _refuse_secrets(tables, relation)
     return CompiledPlan(tables, made)
+
+
+def _refuse_secrets(tables: TableEnvironment, relation: Relation) -> None:
+    """Refuse secrets in hints of a statement, which those who load the plan would not find in their tables."""
+    for node in relation.walk():
+        if not isinstance(node, Scan | Sink):
+            continue
+        table = tables.catalogs.table(ObjectPath(*node.path))
+        known = dict(table.options) if isinstance(table, CatalogTable) else dict(node.options)
+        for key, text in node.options:
+            if is_secret(key, text) and known.get(key) != text:
+                raise secret_in_statement(key)
 
 
 def loaded_plan(tables: TableEnvironment, reference: PlanReference) -> CompiledPlan:
@@ -264,12 +280,35 @@ def plan_to_replace(tables: TableEnvironment, path: str) -> str | None:
 
 
 def _statements(tables: TableEnvironment, text: str) -> CompiledStatements:
-    def function_of(path: tuple[str, ...]) -> FunctionDefinition:
-        created: Any = tables.catalogs.function(path)
+    settings = Configuration.from_dict(tables.session_settings())
+    return CompiledStatements.from_json(text, settings, _NamedInPlan(tables))
+
+
+@dataclass(frozen=True)
+class _NamedInPlan:
+    """Functions of an environment, and secrets of its tables and models."""
+
+    tables: TableEnvironment
+
+    def function(self, path: tuple[str, ...]) -> FunctionDefinition:
+        created: Any = self.tables.catalogs.function(path)
         name = ".".join(path)
         if created is None:
             raise PlanningError(f"the compiled plan calls the function {name}, which is not there: register it first")
-        context = tables.bind_context(SqlSource(name))
+        context = self.tables.bind_context(SqlSource(name))
         return definition_of(context.imported_function(created), path)
 
-    return CompiledStatements.from_json(text, Configuration.from_dict(tables.session_settings()), function_of)
+    def secret(self, kind: str, path: tuple[str, ...], key: str) -> str:
+        catalogs, full = self.tables.catalogs, ObjectPath(*path)
+        if kind == "table":
+            found: Any = catalogs.table(full)
+        else:
+            found = catalogs.temporary_models.get(full, catalogs.models.get(full))
+        options = dict(getattr(found, "options", ()))
+        if key not in options:
+            raise PlanningError(
+                f"the compiled plan does not hold the secret '{key}' of {kind} {full}, and the session has no {kind} "
+                f"of that name with the option: create the {kind}; or write the option there as a reference to the "
+                "secret, '${env:NAME}', which is part of a plan, and compile it anew"
+            )
+        return str(options[key])

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.directory import has_begun
+from headrace.checkpoint.directory import has_begun, remove_checkpoints
 from headrace.client import running
 from headrace.client.job_client import JobClient
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError, SavepointError
 from headrace.common.job_status import JobStatus
+from headrace.common.logs import get_logger
 from headrace.savepoint.requests import REQUESTS, JobNotFoundError, JobRequest, ask, is_job_running
 from headrace.savepoint.requests import running as running_in
 from headrace.storage.folder import Folder
@@ -33,6 +34,8 @@ from headrace.table.options import DISPATCHER
 
 if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
+
+logger = get_logger(__name__)
 
 _FOLDER: Final = "materialized-tables"
 
@@ -156,6 +159,17 @@ class ContinuousRefresh:
         elif self._is_elsewhere(handler):
             self._asked(handler, JobRequest("", cancels=True))
 
+    def remove_checkpoints(self, handler: RefreshHandler) -> None:
+        """Remove the checkpoint directories of the jobs, which were those of this table alone; none runs any more."""
+        for directory in handler.directories:
+            try:
+                is_gone = remove_checkpoints(self._storage(directory))
+            except (HeadraceError, OSError) as error:
+                logger.warning("checkpoints in %s stay, and nobody needs them any more: %s", directory, error)
+                continue
+            if not is_gone:
+                logger.warning("checkpoints in %s stay: native savepoints refer to files in it", directory)
+
     def _is_dispatched(self, handler: RefreshHandler) -> bool:
         """Return whether the dispatcher runs the job, or is about to."""
         is_known = bool(handler.dispatcher and handler.job_id)
@@ -167,7 +181,9 @@ class ContinuousRefresh:
     def _asked(self, handler: RefreshHandler, wanted: JobRequest) -> str:
         if not self._is_elsewhere(handler):
             raise JobNotFoundError(f"the job of materialized table {self.path} does not run")
-        answer = ask(self._storage(handler), wanted, accept_seconds=_ACCEPT_SECONDS, timeout_seconds=_STOP_SECONDS)
+        answer = ask(
+            self._storage(handler.directory), wanted, accept_seconds=_ACCEPT_SECONDS, timeout_seconds=_STOP_SECONDS
+        )
         if answer.error:
             raise SavepointError(answer.error)
         return answer.savepoint
@@ -181,7 +197,7 @@ class ContinuousRefresh:
     def _is_elsewhere(self, handler: RefreshHandler) -> bool:
         if not handler.directory:
             return False
-        storage = self._storage(handler)
+        storage = self._storage(handler.directory)
         try:
             is_marked = has_begun(storage) and bool(running_in(storage.folder(REQUESTS)))
         except OSError as error:
@@ -190,8 +206,8 @@ class ContinuousRefresh:
             ) from error
         return is_marked and is_job_running(storage, _LOOK_SECONDS)
 
-    def _storage(self, handler: RefreshHandler) -> Folder:
-        return open_storage(handler.directory, options=self.tables.job_configuration().storage_options())
+    def _storage(self, directory: str) -> Folder:
+        return open_storage(directory, options=self.tables.job_configuration().storage_options())
 
 
 def _absolute(location: str) -> str:

@@ -106,17 +106,21 @@ class Dispatcher:
         Raises:
             JobExecutionError: when it has not finished.
         """
-        status = self._wait_for_end(job_id)
-        if status is not JobStatus.FINISHED:
-            name = status.name if status is not None else "gone"
-            raise JobExecutionError(
-                f"job {job_id} of the dispatcher at {self.address} is {name}: headrace logs {job_id} says why"
-            )
+        self._wait_for_end(job_id)
+        if (failure := self.failure(job_id)) is not None:
+            raise JobExecutionError(failure)
 
-    def _wait_for_end(self, job_id: str) -> JobStatus | None:
-        while (status := self._status(job_id)) is not None and not status.is_terminal_state():
+    def failure(self, job_id: str) -> str | None:
+        """The failure of a job that has ended without having finished; None for others."""
+        status = self._status(job_id)
+        if status is JobStatus.FINISHED or (status is not None and not status.is_terminal_state()):
+            return None
+        name = status.name if status is not None else "gone"
+        return f"job {job_id} of the dispatcher at {self.address} is {name}: headrace logs {job_id} says why"
+
+    def _wait_for_end(self, job_id: str) -> None:
+        while self.is_running(job_id):
             time.sleep(_LOOK_SECONDS)
-        return status
 
     def _status(self, job_id: str) -> JobStatus | None:
         """The status of a job; None where the dispatcher knows of none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, InvalidProgramError, JobCancelledError, SavepointError
 from headrace.common.logical_types import MapType
 from headrace.common.logs import get_logger
+from headrace.savepoint.requests import JobProcess
 from headrace.table.catalog.materialization import (
     Materialization,
     RefreshHandler,
@@ -61,6 +63,7 @@ class MaterializedTables:
         self._schedule = RefreshSchedule(self._refresh_periodically)
         self._jobs: list[JobClient] = []
         self._ended: SimpleQueue[JobClient] = SimpleQueue()
+        self._by_hand: dict[ObjectPath, tuple[datetime, RefreshJob]] = {}
 
     def create(self, path: ObjectPath, table: CatalogTable) -> None:
         """Put a table into its catalog, and begin to refresh it; the catalog is unchanged if that fails.
@@ -70,8 +73,7 @@ class MaterializedTables:
         """
         if materialization_of(table).mode is RefreshMode.FULL:
             self._check_refresh(path, table)
-            self._put(path, table)
-            self._schedule.put(path, materialization_of(table).freshness, self._tables)
+            self._put_scheduled(path, table, self._schedule.now())
             return
         jobs = ContinuousRefresh(self._tables, path)
         planned = _handled(table, jobs.new_handler())
@@ -90,7 +92,8 @@ class MaterializedTables:
             raise InvalidProgramError(f"materialized table {path} is suspended already")
         if materialization_of(table).mode is RefreshMode.FULL:
             self._schedule.remove(path)
-            self._put(path, _with_status(table, RefreshStatus.SUSPENDED))
+            handler = replace(materialization_of(table).handler, process=None)
+            self._put(path, _with_status(_handled(table, handler), RefreshStatus.SUSPENDED))
         else:
             self._suspend_job(path, table)
 
@@ -99,7 +102,8 @@ class MaterializedTables:
         jobs, handler = ContinuousRefresh(self._tables, path), materialization_of(table).handler
         if jobs.is_running(handler):
             following = jobs.new_handler(handler.dispatcher)  # before the job ends: it can fail
-            handler = replace(following, savepoint=jobs.stop(handler), job_id=handler.job_id)
+            savepoint, former = jobs.stop(handler), handler.directories
+            handler = replace(following, savepoint=savepoint, job_id=handler.job_id, former=former)
         elif not handler.directory:
             raise SavepointError(
                 f"the job of materialized table {path} has ended without a checkpoint to go on from: DROP the table, "
@@ -159,10 +163,35 @@ class MaterializedTables:
                 f"RESUME WITH is of streaming jobs, and materialized table {path} is refreshed as a whole: "
                 "ALTER MATERIALIZED TABLE ... SET changes its options"
             )
-        if materialization_of(table).status is RefreshStatus.ACTIVATED and self._schedule.entry(path) is not None:
+        materialization = materialization_of(table)
+        if materialization.status is RefreshStatus.SUSPENDED:
+            self._put_scheduled(path, _with_status(table, RefreshStatus.ACTIVATED), self._schedule.now())
+            return
+        if self._schedule.entry(path) is not None:
             raise InvalidProgramError(f"materialized table {path} is being refreshed already")
-        self._put(path, _with_status(table, RefreshStatus.ACTIVATED))
-        self._schedule.put(path, materialization_of(table).freshness, self._tables)
+        if (process := materialization.handler.scheduled_elsewhere) is not None:
+            raise InvalidProgramError(
+                f"materialized table {path} is being refreshed already, by process {process.pid} of machine "
+                f"{process.machine.partition(' ')[0]}: SUSPEND it first, if that one has ended"
+            )
+        self._put_scheduled(path, table, materialization.handler.refreshed_at)
+
+    def _put_scheduled(self, path: ObjectPath, table: CatalogTable, refreshed: datetime | None) -> None:
+        """Have this program refresh a table as a whole.
+
+        Args:
+            path: the table.
+            table: its definition.
+            refreshed: the time up to which it has been refreshed; None where that is not known.
+        """
+        began = self._schedule.now() if refreshed is None else refreshed
+        handler = replace(materialization_of(table).handler, process=self._process(path), refreshed=began.isoformat())
+        self._put(path, _handled(table, handler))
+        self._schedule.put(path, materialization_of(table).freshness, self._tables, refreshed)
+
+    def _process(self, path: ObjectPath) -> JobProcess | None:
+        """What others find in the catalog of who refreshes a table; None where no others can look there."""
+        return JobProcess.present() if self._tables.catalogs.catalogs[path.catalog].outlasts_session else None
 
     def alter(self, path: ObjectPath, table: CatalogTable, changed: CatalogTable) -> None:
         """Give a table another definition.
@@ -176,8 +205,11 @@ class MaterializedTables:
         if materialization_of(table).mode is RefreshMode.FULL:
             self._check_refresh(path, changed)
             self._put(path, changed)
+            materialization = materialization_of(changed)
             if (entry := self._schedule.entry(path)) is not None:
-                self._schedule.put(path, materialization_of(changed).freshness, entry.session)
+                self._schedule.put(path, materialization.freshness, entry.session)
+            elif _is_scheduled(changed) and materialization.handler.scheduled_elsewhere is None:
+                self._put_scheduled(path, changed, materialization.handler.refreshed_at)
             return
         if materialization_of(table).status is RefreshStatus.SUSPENDED:
             self._put(path, self._begun_anew(path, table, changed))
@@ -198,20 +230,23 @@ class MaterializedTables:
         """The changed table, whose job begins without state where the query is another one."""
         if materialization_of(table).query == materialization_of(changed).query:
             return changed
-        before = materialization_of(changed).handler.dispatcher
-        return _handled(changed, ContinuousRefresh(self._tables, path).new_handler(before))
+        before = materialization_of(changed).handler
+        following = ContinuousRefresh(self._tables, path).new_handler(before.dispatcher)
+        return _handled(changed, replace(following, former=before.directories))
 
     def drop(self, path: ObjectPath, table: CatalogTable) -> None:
-        """Stop refreshing a table, and remove it from its catalog.
+        """Stop refreshing a table, and remove it from its catalog, and then the checkpoints of its streaming jobs.
 
         Raises:
             HeadraceError: when its job cannot be cancelled; the table then stays.
         """
+        jobs, handler = ContinuousRefresh(self._tables, path), materialization_of(table).handler
         if materialization_of(table).mode is RefreshMode.FULL:
             self._schedule.remove(path)
         else:
-            ContinuousRefresh(self._tables, path).cancel(materialization_of(table).handler)
+            jobs.cancel(handler)
         self._tables.catalogs.catalogs[path.catalog].drop_table(path.database, path.name)
+        jobs.remove_checkpoints(handler)
 
     def wait(self) -> None:
         """Wait while this environment refreshes tables: until its streaming jobs have ended, and no refresh is due.
@@ -236,6 +271,7 @@ class MaterializedTables:
             HeadraceError: when it cannot be started.
         """
         job = _refreshing(self._tables, path, table, partition, "one_time")
+        self._by_hand[path] = self._schedule.now(), job
         columns = [("job id", STRING), ("cluster info", MapType(STRING, STRING))]
         dispatcher = _dispatcher(self._tables)
         cluster = [("execution.target", "remote"), ("rest.address", dispatcher)] if dispatcher else []
@@ -246,20 +282,38 @@ class MaterializedTables:
         """The schedule of a table's full refreshes in this environment; None where it has none."""
         return self._schedule.entry(path)
 
+    def last_refresh(self, path: ObjectPath) -> tuple[datetime | None, str | None]:
+        """The time of the last refresh of a table as a whole, by the schedule or by hand, and why it has failed."""
+        entry, by_hand = self._schedule.entry(path), self._by_hand.get(path)
+        last = None if entry is None else entry.last
+        if by_hand is not None and (last is None or last < by_hand[0]):
+            return by_hand[0], by_hand[1].failure()
+        return last, None if entry is None else entry.failure
+
     def run_due(self) -> None:
         """Refresh the tables that are due, and wait for that."""
         self._schedule.run_due()
 
     def _refresh_periodically(self, path: ObjectPath, entry: ScheduledRefresh) -> None:
         table = self._tables.catalogs.permanent_table(path)
-        if not _is_scheduled(table):
-            self._schedule.remove(path)  # another session has dropped or suspended it
+        if not isinstance(table, CatalogTable) or not self._is_of_this_program(path, table):
+            self._schedule.remove(path)  # another session has dropped or suspended it, or refreshes it
             return
-        assert isinstance(table, CatalogTable)
         freshness = materialization_of(table).freshness
         if self._schedule.entry(path) is entry and entry.freshness != freshness:
             self._schedule.put(path, freshness, entry.session)  # another session has changed it
         _refreshing(entry.session, path, table, _partition_of(table, entry), "periodic").wait()
+        self._note_refreshed(path, entry.due)
+
+    def _is_of_this_program(self, path: ObjectPath, table: CatalogTable) -> bool:
+        return _is_scheduled(table) and materialization_of(table).handler.process == self._process(path)
+
+    def _note_refreshed(self, path: ObjectPath, due: datetime) -> None:
+        """Have the catalog know how far a table has been refreshed, so that another program goes on from there."""
+        table = self._tables.catalogs.permanent_table(path)
+        if isinstance(table, CatalogTable) and self._is_of_this_program(path, table):
+            handler = replace(materialization_of(table).handler, refreshed=due.isoformat())
+            self._put(path, _handled(table, handler))
 
     def _check_refresh(self, path: ObjectPath, table: CatalogTable) -> None:
         """Refuse a table that could not be refreshed: its connector may not overwrite, or the query not be bounded."""

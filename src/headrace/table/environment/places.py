@@ -9,11 +9,12 @@ from functools import cached_property
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.node import SqlNode, walk
-from headrace.table.parse.tree.queries import JoinRelation, SelectQuery, TableReference
+from headrace.table.parse.tree.queries import AliasedRelation, JoinRelation, Relation, SelectQuery, TableReference
+from headrace.table.physical.advice import StatementText
 
 
 @dataclass(frozen=True)
-class PlacesInText:
+class PlacesInText(StatementText):
     """Finds clauses of a statement by the tables that they are about, since nodes of plans do not know their places.
 
     Attributes:
@@ -26,10 +27,22 @@ class PlacesInText:
     source: SqlSource
     catalogs: CatalogManager
 
-    def __call__(self, kind: str, tables: frozenset[str]) -> str:
-        """The place of the only clause of a kind over some tables, as `` at line 1, column 8``; empty for several."""
+    def place(self, kind: str, tables: frozenset[str]) -> str:
         found = [at for each, of, at in self._clauses if each == kind and of == tables]
         return f" at {self.source.position(found[0])}" if len(found) == 1 else ""
+
+    def aliases(self, left: str, right: str) -> tuple[str, str] | None:
+        joins = [node for node in walk(self.statement) if isinstance(node, JoinRelation)]
+        found = [(self._name_of(node.left, left), self._name_of(node.right, right)) for node in joins]
+        pairs = [(one, other) for one, other in found if one is not None and other is not None]
+        return pairs[0] if len(pairs) == 1 else None
+
+    def _name_of(self, relation: Relation, table: str) -> str | None:
+        """The name of a relation that reads a table alone; None for others."""
+        references = [each for each in walk(relation) if isinstance(each, TableReference)]
+        if [str(self.catalogs.qualify(each.table.texts)) for each in references] != [table]:
+            return None
+        return relation.alias.text if isinstance(relation, AliasedRelation) else references[0].table.texts[-1]
 
     @cached_property
     def _clauses(self) -> list[tuple[str, frozenset[str], int]]:

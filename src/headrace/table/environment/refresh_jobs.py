@@ -28,6 +28,8 @@ from headrace.table.parse.tree.statements import Insert
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
+    from headrace.common.completable_future import CompletableFuture
+    from headrace.common.job_execution_result import JobExecutionResult
     from headrace.table.environment.session import TableSession
 
 
@@ -111,11 +113,13 @@ class RefreshJob:
         job_id: its id.
         client: its handle; None where a dispatcher runs it.
         wait: waits until it has finished; it raises a ``JobExecutionError`` when the job has failed.
+        failure: why it has failed; None where it has not, or not yet.
     """
 
     job_id: str
     client: JobClient | None
     wait: Callable[[], object]
+    failure: Callable[[], str | None]
 
 
 def start_job(
@@ -138,13 +142,19 @@ def start_job(
         environment.planner().plan([relation])
         found = Dispatcher(dispatcher, environment)
         job_id = found.submit(environment, relation, statement)
-        return RefreshJob(job_id, None, partial(found.wait, job_id))
+        return RefreshJob(job_id, None, partial(found.wait, job_id), partial(found.failure, job_id))
     if environment.catalogs.catalogs[path.catalog].outlasts_session:
         check_kept(environment, relation, "a program that goes on with the materialized table")
     refuse_places_of_program("each materialized table has a job of its own")
     client = environment.run_inserts([relation]).get_job_client()
     assert client is not None
-    return RefreshJob(str(client.get_job_id()), client, client.get_job_execution_result().result)
+    result = client.get_job_execution_result()
+    return RefreshJob(str(client.get_job_id()), client, result.result, partial(_failure, result))
+
+
+def _failure(result: CompletableFuture[JobExecutionResult]) -> str | None:
+    error = result.exception() if result.done() else None
+    return None if error is None else str(error)
 
 
 def _bound(environment: TableSession, path: ObjectPath, table: CatalogTable, statement: str) -> Sink:

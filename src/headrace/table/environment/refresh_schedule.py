@@ -72,13 +72,25 @@ class RefreshSchedule:
         self._thread: threading.Thread | None = None
         self._has_ended = False
 
-    def put(self, path: ObjectPath, freshness: Freshness, session: TableSession) -> None:
+    def put(
+        self, path: ObjectPath, freshness: Freshness, session: TableSession, refreshed: datetime | None = None
+    ) -> None:
         """Schedule a table under the present settings of a session, in place of the schedule that it had.
 
         Nothing is scheduled any more where all schedules have ended.
+
+        Args:
+            path: the table.
+            freshness: how often it is refreshed.
+            session: its settings.
+            refreshed: the time up to which refreshes have been made. Where some have been missed since, the table is
+                due at once, as of the last of them.
         """
-        kept = session.with_settings({})
-        due = freshness.next_after(self._clock(), kept.get_config().get_local_timezone())
+        kept, now = session.with_settings({}), self._clock()
+        zone = kept.get_config().get_local_timezone()
+        missed = None if refreshed is None else freshness.last_until(now, zone)
+        is_missed = missed is not None and refreshed is not None and missed > refreshed
+        due = missed if missed is not None and is_missed else freshness.next_after(now, zone)
         with self._changed:
             if self._has_ended:
                 return
@@ -88,6 +100,10 @@ class RefreshSchedule:
                 running.register_schedule(self.end)
                 self._thread = threading.Thread(target=self._run, name="headrace-refresh", daemon=True)
                 self._thread.start()
+
+    def now(self) -> datetime:
+        """The time."""
+        return self._clock()
 
     def remove(self, path: ObjectPath) -> None:
         """Refresh a table no more."""

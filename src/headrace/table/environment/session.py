@@ -29,16 +29,6 @@ class RefreshTimes(Protocol):
         """When it is refreshed next."""
         ...
 
-    @property
-    def last(self) -> datetime | None:
-        """The time of the refresh before; None for none."""
-        ...
-
-    @property
-    def failure(self) -> str | None:
-        """Why that failed; None where it did not."""
-        ...
-
 
 class TableSession(Protocol):
     """Catalogs and settings, and the jobs of statements under them."""
@@ -94,4 +84,8 @@ class TableSession(Protocol):
 
     def scheduled_refresh(self, path: ObjectPath) -> RefreshTimes | None:
         """The schedule of full refreshes of a materialized table; None where it has none here."""
+        ...
+
+    def last_refresh(self, path: ObjectPath) -> tuple[datetime | None, str | None]:
+        """The time of the last refresh of a materialized table as a whole, and why it has failed."""
         ...

@@ -8,19 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headrace.checkpoint.directory import has_begun
 from headrace.client import running
 from headrace.common import options
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError, SavepointError
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import is_savepoint, read_metadata, savepoint_format
-from headrace.savepoint.requests import JobRequest, ask
+from headrace.savepoint.requests import JobNotFoundError, JobRequest, ask
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.table.catalog.catalog import Catalog
+from headrace.table.catalog.materialization import RefreshHandler, RefreshStatus
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment.compaction import Compacted, CompactedLog, compact_files, compact_log
 from headrace.table.environment.continuous_refresh import ContinuousRefresh
 from headrace.table.environment.refresh_jobs import materialization_of
+from headrace.table.parse.format import quoted_path
 from headrace.table.parse.tree.definitions import RefreshMode
 
 if TYPE_CHECKING:
@@ -86,7 +89,14 @@ def trigger_savepoint(
     if client is not None:
         return client.trigger_savepoint(_absolute(target), wanted).result()
     request = JobRequest(_absolute(target), wanted, needs_savepoint=True)
-    answer = ask(_storage(tables, job), request, accept_seconds=_SECONDS, timeout_seconds=_SECONDS)
+    checkpoints = _storage(tables, job)
+    if not has_begun(checkpoints):
+        here = ", ".join(str(each.get_job_id()) for each in running.jobs()) or "none"
+        raise JobNotFoundError(
+            f"'{job}' is neither the id of a job of this program, nor a checkpoint directory in which a job has run. "
+            f"Jobs of this program: {here}. A job of another program is named by its checkpoint directory"
+        )
+    answer = ask(checkpoints, request, accept_seconds=_SECONDS, timeout_seconds=_SECONDS)
     if answer.error:
         raise SavepointError(answer.error)
     return answer.savepoint
@@ -120,6 +130,8 @@ def list_savepoints(tables: TableSession, directory: str | None = None) -> list[
     try:
         names = storage.names()
     except FileNotFoundError:
+        if directory is None:  # no job has made it yet
+            return []
         raise SavepointError(f"there is no folder {storage}") from None
     found = [_savepoint(storage.folder(name)) for name in names if is_savepoint(storage.folder(name))]
     return sorted(found, key=lambda row: (row.time or datetime.min, row.path), reverse=True)
@@ -266,13 +278,15 @@ def _row_of(tables: TableSession, path: ObjectPath) -> MaterializedRow | None:
 def _materialized_row(tables: TableSession, path: ObjectPath, table: CatalogTable) -> MaterializedRow:
     materialization, entry = materialization_of(table), tables.scheduled_refresh(path)
     handler = materialization.handler
-    is_running: bool | None = entry is not None
-    failure = entry.failure if entry is not None else None
-    if materialization.mode is not RefreshMode.FULL:
-        try:
+    last: datetime | None = None
+    failure: str | None = None
+    is_running: bool | None = entry is not None or _is_refreshed_elsewhere(handler)
+    try:
+        last, failure = tables.last_refresh(path)
+        if materialization.mode is not RefreshMode.FULL:
             is_running = ContinuousRefresh(tables, path).is_running(handler)
-        except (HeadraceError, OSError) as error:
-            is_running, failure = None, f"whether the job runs is not known: {error}"
+    except (HeadraceError, OSError) as error:
+        is_running, failure = None, f"whether the job runs is not known: {error}"
     return MaterializedRow(
         str(path),
         materialization.mode.value,
@@ -282,10 +296,51 @@ def _materialized_row(tables: TableSession, path: ObjectPath, table: CatalogTabl
         handler.job_id or None,
         handler.directory or None,
         handler.savepoint or None,
-        _plain(entry.last) if entry is not None else None,
+        _plain(last),
         _plain(entry.due) if entry is not None else None,
         failure,
     )
+
+
+def _is_refreshed_elsewhere(handler: RefreshHandler) -> bool | None:
+    """Return whether another program has the schedule of a table; None where it may, on another machine."""
+    process = handler.scheduled_elsewhere
+    if process is None:
+        return False
+    return True if process.is_here else None
+
+
+class ResumedRow(NamedTuple):
+    """A materialized table whose refresh goes on, or why it does not."""
+
+    table: str
+    refresh_mode: str
+    failure: str | None
+
+
+def resume_refreshes(tables: TableSession, catalog: str | None = None) -> list[ResumedRow]:
+    """Have this program refresh the materialized tables of a catalog that are activated, and that no program refreshes.
+
+    Args:
+        tables: the environment.
+        catalog: its name; the current one by default.
+    """
+    name, found = _catalog_of(tables, catalog)
+    paths = [ObjectPath(name, database, each) for database in found.databases() for each in found.tables(database)]
+    return [row for path in paths if (row := _resumed(tables, path)) is not None]
+
+
+def _resumed(tables: TableSession, path: ObjectPath) -> ResumedRow | None:
+    """The row of a table; None where nothing is to be done."""
+    known = _row_of(tables, path)
+    if known is None or known.refresh_status != RefreshStatus.ACTIVATED.value or known.is_running:
+        return None
+    mode = known.refresh_mode or ""
+    try:
+        tables.execute_sql(f"ALTER MATERIALIZED TABLE {quoted_path(path)} RESUME")
+    except (HeadraceError, OSError) as error:
+        return ResumedRow(str(path), mode, str(error))
+    return ResumedRow(str(path), mode, None)
 
 
 def _plain(moment: datetime | None) -> datetime | None:
@@ -302,6 +357,7 @@ PROCEDURES: Final[dict[str, Callable[..., Any]]] = {
         list_catalogs,
         list_savepoints,
         materialized_tables,
+        resume_refreshes,
         trigger_savepoint,
     )
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from headrace.client.submission import submit
@@ -441,6 +442,10 @@ class TableEnvironment(FunctionMethods, ModelMethods):
         """The schedule of full refreshes of a materialized table; None where it has none here."""
         return self.materialized.entry(path)
 
+    def last_refresh(self, path: ObjectPath) -> tuple[datetime | None, str | None]:
+        """The time of the last refresh of a materialized table as a whole, and why it has failed."""
+        return self.materialized.last_refresh(path)
+
     def new_name(self) -> str:
         """A generated name that no table has."""
         return f"*anonymous_{next(self._names)}*"
@@ -500,9 +505,9 @@ class TableEnvironment(FunctionMethods, ModelMethods):
         planner = self.planner()
         plan = planner.plan([relation], is_collected=True)
         graph = self.new_graph()
-        (edges,) = planner.translated(plan, graph)
-        handover = Handover()
         builder = GraphBuilder(graph, self.is_batch, planner.settings)
+        edges = builder.translate(plan[0])
+        handover = Handover()
         kind = record_type(plan[0].schema)
         spec = SinkSpec(ResultSink(handover, kind.field_names))
         (sink,) = builder.add(spec, "Collect", with_constraints(builder, edges, relation.schema))

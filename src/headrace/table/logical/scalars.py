@@ -111,11 +111,13 @@ class Call(Scalar):
         operands: the arguments, in the types of the function's signature: the binder has added casts.
         options: arguments that are not values, and are constant: the unit of ``EXTRACT``, the side of ``TRIM``, the
             clauses of ``JSON_VALUE``.
+        at: its place in the text of the statement, for messages, as far as it is known.
     """
 
     function: str
     operands: tuple[Scalar, ...]
     options: Options = ()
+    at: str = field(default="", kw_only=True, compare=False, repr=False)
 
     def option(self, name: str, default: Any = None) -> Any:
         """The value of an option."""
@@ -128,11 +130,13 @@ class Cast(Scalar):
 
     Attributes:
         is_implicit: whether the binder has added it, for a kernel's operand types. Plans do not show it.
+        at: its place in the text of the statement, for messages, as far as it is known.
     """
 
     operand: Scalar
     is_try: bool = False
     is_implicit: bool = False
+    at: str = field(default="", kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

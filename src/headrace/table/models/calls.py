@@ -24,6 +24,8 @@ CAPACITY: Final = ConfigOption[int | None](
 TIMEOUT: Final = ConfigOption[int | None]("timeout", duration, None, "How long a request may take.")
 
 _OF_CALLS: Final[tuple[ConfigOption[Any], ...]] = (ASYNC, OUTPUT_MODE, CAPACITY, TIMEOUT)
+CALL_OPTIONS: Final = tuple(option.key for option in _OF_CALLS)
+"""The keys of the options that say how requests are made."""
 
 
 def config_of(call: ModelCall) -> Configuration:
@@ -47,8 +49,8 @@ def opened_model(call: ModelCall) -> Model:
         InvalidProgramError: when there is no such model.
     """
     with _told_of(call):
-        config, of_calls = config_of(call), {option.key for option in _OF_CALLS}
-        options = dict(call.options) | {key: value for key, value in call.config if key not in of_calls}
+        config = config_of(call)
+        options = dict(call.options) | {key: value for key, value in call.config if key not in CALL_OPTIONS}
         if PROVIDER.key not in options:
             raise ConfigurationError(
                 f"it has no option '{PROVIDER.key}', which says what predicts: WITH ('provider' = 'python')"

@@ -198,6 +198,8 @@ def columns_of(made: Any, outputs: RowType, count: int) -> pa.RecordBatch:
     for name, kind, column in zip(outputs.names, outputs.types, given, strict=True):
         try:
             columns.append(column_of(column, kind.arrow_type, count))
+            if columns[-1].null_count and not kind.nullable:
+                raise ValueError("one is NULL")
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidTypeError(f"the model gave no {kind} for its output {name!r}: {error}") from error
     return pa.RecordBatch.from_arrays(columns, names=list(outputs.names))

@@ -57,8 +57,21 @@ class Advice:
         return f"[{'WARNING' if self.is_warning else 'ADVICE'}] {self.text}"
 
 
-def _nowhere(_kind: str, _tables: frozenset[str]) -> str:
-    return ""
+class StatementText:
+    """What the text of a statement tells of the clauses that plans do not know; of no text it is nothing."""
+
+    def place(self, kind: str, tables: frozenset[str]) -> str:
+        """The place of the only clause of a kind over some tables, as `` at line 1, column 8``; empty if not known.
+
+        Args:
+            kind: ``JOIN``, ``GROUP BY``, ``FROM`` or ``TABLE``.
+            tables: the full paths of the tables.
+        """
+        return ""
+
+    def aliases(self, left: str, right: str) -> tuple[str, str] | None:
+        """The names by which the only join of two tables refers to them; None if not known."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -69,14 +82,13 @@ class AnalyzedPlan:
         roots: the plans of statements that become one job.
         settings: the configuration of the session.
         statistics: what is known of the rows of a table.
-        place: where the text of the statement has a ``JOIN``, a ``GROUP BY`` or a ``TABLE`` of some tables, as
-            `` at line 1, column 8``; empty if it is not known.
+        text: the text of the statements.
     """
 
     roots: Sequence[PhysicalNode]
     settings: Configuration
     statistics: Callable[[Scan], Statistics | None] = field(default=lambda _: None)
-    place: Callable[[str, frozenset[str]], str] = _nowhere
+    text: StatementText = field(default_factory=StatementText)
 
     @property
     def nodes(self) -> Iterator[PhysicalNode]:
@@ -86,7 +98,7 @@ class AnalyzedPlan:
     def named(self, node: PhysicalNode) -> str:
         """The name of an operator, and its place in the text."""
         kind = "GROUP BY" if isinstance(node, GroupAggregate) else "JOIN" if isinstance(node, _JOINS) else "FROM"
-        return f"{node.title}{self.place(kind, _tables(node))}"
+        return f"{node.title}{self.text.place(kind, _tables(node))}"
 
 
 _JOINS: Final = (AnyJoin, MultiJoin, LookupJoin)
@@ -201,7 +213,7 @@ def _interval_joins(plan: AnalyzedPlan) -> Iterator[Advice]:
         left, right = (_rowtime(child) for child in node.inputs)
         if left is None or right is None:
             continue
-        one, other = (f"{table}.{column}" for table, column in (left, right))
+        one, other = _time_names(plan, left, right)
         yield Advice(
             f"{plan.named(node)} is a regular join, and both inputs have event time. If rows that belong together are "
             f"near to each other in time, bound it on both sides, by AND {other} BETWEEN {one} - INTERVAL '1' HOUR AND "
@@ -210,14 +222,26 @@ def _interval_joins(plan: AnalyzedPlan) -> Iterator[Advice]:
         )
 
 
-def _rowtime(node: PhysicalNode) -> tuple[str, str] | None:
+def _time_names(
+    plan: AnalyzedPlan, left: tuple[TableSourceScan, str], right: tuple[TableSourceScan, str]
+) -> tuple[str, str]:
+    """The times of both inputs of a join, as its condition refers to them."""
+    (one, time), (other, another) = left, right
+    paths = ".".join(one.scan.path), ".".join(other.scan.path)
+    names = plan.text.aliases(*paths) or (one.scan.path[-1], other.scan.path[-1])
+    if names[0] == names[1]:
+        names = "left_input", "right_input"
+    return f"{names[0]}.{time}", f"{names[1]}.{another}"
+
+
+def _rowtime(node: PhysicalNode) -> tuple[TableSourceScan, str] | None:
     """The table and the rowtime attribute of rows that come from it as they are."""
     while isinstance(node, Exchange | Calc):
         node = node.input
     if not isinstance(node, WatermarkAssigner):
         return None
     table = next((each for each in node.walk() if isinstance(each, TableSourceScan)), None)
-    return None if table is None else (table.scan.path[-1], node.schema.names[node.rowtime])
+    return None if table is None else (table, node.schema.names[node.rowtime])
 
 
 def _missing_watermarks(plan: AnalyzedPlan) -> Iterator[Advice]:
@@ -229,7 +253,7 @@ def _missing_watermarks(plan: AnalyzedPlan) -> Iterator[Advice]:
                 continue
             scan, column = found
             table = ".".join(scan.scan.path)
-            place = plan.place("TABLE", frozenset({table}))
+            place = plan.text.place("TABLE", frozenset({table}))
             yield Advice(
                 f"{plan.named(node)} goes by the time '{column}' of table {table}{place}, which has no watermark: add "
                 f"WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to its definition, and it is {instead}.",

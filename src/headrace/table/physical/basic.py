@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
+from headrace.common.masking import masked
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
 from headrace.connectors.source import Source
@@ -63,7 +64,10 @@ class TableSourceScan(PhysicalNode):
         yield "fields", names_text(self.schema.names)
         options = [pair for hint in self.scan.hints if hint.name == "OPTIONS" for pair in hint.options]
         if options:
-            yield "hints", f"[[OPTIONS options:{{{', '.join(f'{key}={value}' for key, value in options)}}}]]"
+            yield (
+                "hints",
+                f"[[OPTIONS options:{{{', '.join(f'{key}={masked(key, value)}' for key, value in options)}}}]]",
+            )
 
     def _abilities(self, projected: Sequence[str] = ()) -> Iterator[str]:
         """What the connector is told to leave out."""

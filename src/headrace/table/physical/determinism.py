@@ -21,7 +21,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import JoinKind, OverFunction
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Scalar, input_refs
 from headrace.table.logical.schema import TimeAttribute
-from headrace.table.options import CDC_EVENTS_DUPLICATE
+from headrace.table.options import CDC_EVENTS_DUPLICATE, NON_DETERMINISTIC_UPDATES
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Expand, TableSourceScan
 from headrace.table.physical.changelog_functions import ToChangelog
@@ -256,13 +256,20 @@ def _cause_of_call(call: AggregateCall | OverFunction) -> str | None:
 _text: Final = CalciteText(lambda index: f"${index}")
 
 
+_WAY_OUT: Final = (
+    "What to do: write into a table whose PRIMARY KEY has the columns by which the rows change: then only these have "
+    "to stay the same; or compute such columns where rows are only inserted, and keep them in a table. "
+    f"'{NON_DETERMINISTIC_UPDATES.key}' = 'IGNORE' plans the statement as it is."
+)
+
+
 def _check_condition(node: PhysicalNode, condition: Scalar | None) -> None:
     cause = _cause(condition)
     if cause is None or condition is None:
         return
     raise PlanningError(
         f"There exists non deterministic function: '{cause}' in condition: '{_text(condition)}' which may cause wrong "
-        f"result in update pipeline.\nrelated rel plan:\n{_plan_text(node)}"
+        f"result in update pipeline.\n{_WAY_OUT}\nrelated rel plan:\n{_plan_text(node)}"
     )
 
 
@@ -289,7 +296,7 @@ def _check(node: PhysicalNode, causes: Mapping[int, str | None]) -> None:
             "update message('UB'/'UA'/'D' in changelogMode, not 'I' only), this usually happens when input node has "
             "no upsertKey(upsertKeys=[{}]) or current node outputs non-deterministic update messages. Please consider "
             "removing these non-deterministic columns or making them deterministic by using deterministic functions.\n"
-            f"\nrelated rel plan:\n{_plan_text(node)}"
+            f"{_WAY_OUT}\n\nrelated rel plan:\n{_plan_text(node)}"
         )
 
 
@@ -304,7 +311,7 @@ def _check_metadata(node: TableSourceScan, wanted: Columns) -> None:
         raise PlanningError(
             f"The metadata column(s): '{', '.join(found)}' in cdc source may cause wrong result or error on downstream "
             "operators, please consider removing these columns or use a non-cdc source that only has insert messages.\n"
-            f"source node:\n{_plan_text(node)}"
+            f"{_WAY_OUT}\nsource node:\n{_plan_text(node)}"
         )
 
 

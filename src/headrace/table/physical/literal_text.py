@@ -17,6 +17,7 @@ from headrace.common.logical_types import (
     RowType,
     TypeRoot,
 )
+from headrace.common.masking import masked
 from headrace.table.logical.models import ModelCall
 from headrace.table.logical.scalars import Literal
 from headrace.table.logical.schema import TimeAttribute
@@ -123,7 +124,8 @@ def cast_type(kind: LogicalType) -> str:
 def model_call_text(call: ModelCall, names: Sequence[str]) -> str:
     """A call of ``ML_PREDICT`` over columns."""
     columns = ", ".join(f"_UTF-16LE'{names[index]}'" for index in call.features)
-    keys, values = (_texts([pair[place] for pair in call.config]) for place in (0, 1))
+    pairs = [(key, masked(key, value)) for key, value in call.config]
+    keys, values = (_texts([pair[place] for pair in pairs]) for place in (0, 1))
     entries = ", ".join(text for pair in zip(keys, values, strict=True) for text in pair)
     config = f"MAP({entries})" if call.config else "DEFAULT()"
     return f"ML_PREDICT(TABLE(#0), Model(MODEL {'.'.join(call.path)}), DESCRIPTOR({columns}), {config})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.common.masking import masked
 from headrace.table.functions.types import INT
 from headrace.table.logical import relations as logical
 from headrace.table.logical.match import Match
@@ -271,7 +272,7 @@ def _join(join: logical.Join) -> Terms:
 
 
 def _hint(hint: logical.Hint, path: str) -> str:
-    pairs = ", ".join(f"{key}={value}" for key, value in sorted(hint.options, key=_place_in_map))
+    pairs = ", ".join(f"{key}={masked(key, value)}" for key, value in sorted(hint.options, key=_place_in_map))
     given = f"{{{pairs}}}" if hint.options else f"[{', '.join(hint.items)}]"
     return f"[{hint.name} inheritPath:{path} options:{given}]"
 

@@ -57,7 +57,8 @@ class MLPredictTableFunction(PhysicalNode):
         columns: list[Scalar] = [Cast(refs[index], type=kind.as_nullable()) for index, kind in pairs]
         features = Features(self.call.inputs.names, compiled_all(columns, self.input.schema, builder.settings))
         settings = self._requests(builder.settings) if model.is_async else None
-        return builder.add(PredictSpec(features, model, record_type(self.schema), settings), self.name, *inputs)
+        spec = PredictSpec(features, model, record_type(self.schema), settings)
+        return builder.add(spec, f"{self.name}: {self.call.path[-1]}", *inputs)
 
     def _requests(self, settings: Configuration) -> RequestSettings:
         from headrace.operators.asynchronous.requests import RequestSettings

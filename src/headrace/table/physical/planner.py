@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.common.configuration import Configuration
@@ -28,7 +28,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     window_functions,
     window_joins,
 )
-from headrace.table.physical.advice import AnalyzedPlan, advice_on, advice_text
+from headrace.table.physical.advice import AnalyzedPlan, StatementText, advice_on, advice_text
 from headrace.table.physical.batch_exchanges import with_kept_distributions
 from headrace.table.physical.broadcast_joins import with_read_columns
 from headrace.table.physical.calcs import projected
@@ -122,14 +122,14 @@ class Planner:
         self,
         relations: Sequence[Relation],
         details: Sequence[ExplainDetail] = (),
-        place: Callable[[str, frozenset[str]], str] | None = None,
+        written: StatementText | None = None,
     ) -> str:
         """The plans of statements that become one job, as ``EXPLAIN`` shows them.
 
         Args:
             relations: their logical plans.
             details: what is shown besides.
-            place: finds the places in their text that advice is about.
+            written: their text, to which advice refers.
 
         Raises:
             PlanningError: when no operators compute them.
@@ -137,7 +137,7 @@ class Planner:
         roots = self.plan(relations, is_shown=True)
         with_mode, with_cost = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.ESTIMATED_COST in details
         with_advice = ExplainDetail.PLAN_ADVICE in details
-        advice = advice_on(self._analyzed(roots, place)) if with_advice else []
+        advice = advice_on(self._analyzed(roots, written or StatementText())) if with_advice else []
         title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"
         if not with_advice:  # advice is on nodes that are computed
             roots = with_shared_sinks([self._shown(root) for root in roots])
@@ -153,12 +153,9 @@ class Planner:
             f"== Optimized Execution Plan ==\n{execution_text(executed, execution_scalar_text)}\n"
         )
 
-    def _analyzed(
-        self, roots: Sequence[PhysicalNode], place: Callable[[str, frozenset[str]], str] | None
-    ) -> AnalyzedPlan:
+    def _analyzed(self, roots: Sequence[PhysicalNode], written: StatementText) -> AnalyzedPlan:
         context = ConversionContext(True, self.settings)  # statistics are those that batch mode plans by
-        found = AnalyzedPlan(roots, self.settings, lambda scan: known_statistics(scan, context))
-        return found if place is None else replace(found, place=place)
+        return AnalyzedPlan(roots, self.settings, lambda scan: known_statistics(scan, context), written)
 
     def _with_modes(self, root: PhysicalNode, relation: Relation, *, is_collected: bool) -> PhysicalNode:
         inference = ChangelogInference(DropUpdateBefore, _described)

@@ -10,13 +10,18 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headrace.common.errors import HeadraceError
+from headrace.common.masking import is_sensitive, without_secrets
+from headrace.common.secret_references import has_reference
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.models import ModelCall
+from headrace.table.logical.relations import Scan
+from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.physical.basic import TableSourceScan
 from headrace.table.physical.conversion import ConversionContext, table_sink, table_source
 from headrace.table.physical.node import PhysicalNode
@@ -28,6 +33,7 @@ Json = Any
 _PACKAGE: Final = "headrace"
 _CLASS, _NODE, _VALUE = "@type", "@node", "@value"
 _SET, _ENUM, _DECIMAL, _BYTES, _FLOAT, _FUNCTION = "@set", "@enum", "@decimal", "@bytes", "@float", "@function"
+_SECRET: Final = "@secret"
 
 _PARTS: Final = ("common", "operators", "table")
 """The packages whose values plans are made of."""
@@ -36,6 +42,26 @@ NOT_READ: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticEr
 """What reading ends with where a document has something else than it should have."""
 
 DAMAGED: Final = "It is damaged, or was compiled by a newer version"
+
+
+class PlanSession(Protocol):
+    """Finds what a compiled plan only names in the session that executes it."""
+
+    def function(self, path: tuple[str, ...]) -> FunctionDefinition:
+        """The user-defined function of a path.
+
+        Raises:
+            PlanningError: when there is none.
+        """
+        ...
+
+    def secret(self, kind: str, path: tuple[str, ...], key: str) -> str:
+        """The secret that is an option of a ``table`` or a ``model`` of the catalog.
+
+        Raises:
+            PlanningError: when there is none.
+        """
+        ...
 
 
 class PlanEncoder:
@@ -66,11 +92,19 @@ class PlanEncoder:
 
     def _fields(self, value: Any) -> dict[str, Json]:
         return {
-            field.name: self._encoded(given)
+            field.name: self._field(value, field.name, given)
             for field in fields(value)
             if not _is_default(field, given := getattr(value, field.name))
             and not isinstance(given, TableSource | TableSink)
         }
+
+    def _field(self, owner: Any, name: str, given: Any) -> Json:
+        kind = _OWNERS.get(type(owner))
+        if kind is not None and name == "options":
+            return [[key, {_SECRET: [kind, *owner.path, key]} if is_secret(key, text) else text] for key, text in given]
+        if kind is not None and name == "config" and (wrong := [key for key, text in given if is_secret(key, text)]):
+            raise secret_in_statement(wrong[0])
+        return self._encoded(given)
 
     def _encoded(self, value: Any) -> Json:
         if isinstance(value, PhysicalNode):
@@ -111,18 +145,35 @@ def _member(value: Any) -> Json:
     return {_ENUM: _name_of(type(value)), _VALUE: value.name} if isinstance(value, Enum) else _plain(value)
 
 
+_OWNERS: Final[dict[type, str]] = {Scan: "table", LogicalSink: "table", ModelCall: "model"}
+"""What of a plan has options of a catalog, and where they are found."""
+
+
+def is_secret(key: str, text: object) -> bool:
+    """Return whether an option is a secret, and no reference to one."""
+    if not isinstance(text, str) or has_reference(text):
+        return False
+    return is_sensitive(key) or without_secrets(text) != text
+
+
+def secret_in_statement(key: str) -> PlanningError:
+    """The error about a secret that is no option of a table or a model of the catalog."""
+    return PlanningError(
+        f"the statement has a secret in it, the option '{key}', and a compiled plan has none: write a reference to it, "
+        "'${env:NAME}', or give the option where the table or the model is created"
+    )
+
+
 class PlanDecoder:
     """Reads the nodes of plans.
 
     Args:
         context: what connectors are created with.
-        function_of: finds a user-defined function by its path.
+        session: finds what a plan only names.
     """
 
-    def __init__(
-        self, context: ConversionContext, function_of: Callable[[tuple[str, ...]], FunctionDefinition]
-    ) -> None:
-        self._context, self._function_of = context, function_of
+    def __init__(self, context: ConversionContext, session: PlanSession) -> None:
+        self._context, self._session = context, session
         self.nodes: dict[int, PhysicalNode] = {}
 
     def add(self, document: Json) -> None:
@@ -167,7 +218,10 @@ class PlanDecoder:
             return _enum_of(given)[value[_VALUE]]
         if tag == _SET:
             return frozenset(map(self._decoded, given))
-        return self._function_of(tuple(given)) if tag == _FUNCTION else _READERS[tag](given)
+        if tag == _SECRET:
+            kind, *path, key = given
+            return self._session.secret(kind, tuple(path), key)
+        return self._session.function(tuple(given)) if tag == _FUNCTION else _READERS[tag](given)
 
 
 def _is_default(field: Field[Any], value: Any) -> bool:

@@ -11,7 +11,6 @@ from typing import Any, Final
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.graph.stream_graph import StreamGraph
-from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.logical.errors import PlanningError
 from headrace.table.physical.conversion import ConversionContext
 from headrace.table.physical.explain import node_line
@@ -19,7 +18,7 @@ from headrace.table.physical.node import Edges, PhysicalNode
 from headrace.table.physical.scalar_text import calcite_text
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder
-from headrace.table.plans.codec import DAMAGED, NOT_READ, Json, PlanDecoder, PlanEncoder, version
+from headrace.table.plans.codec import DAMAGED, NOT_READ, Json, PlanDecoder, PlanEncoder, PlanSession, version
 
 FORMAT: Final = 1
 """The version of the documents."""
@@ -121,41 +120,37 @@ class CompiledStatements:
         return json.dumps(document, indent=2)
 
     @staticmethod
-    def from_json(
-        text: str, session: Configuration, function_of: Callable[[tuple[str, ...]], FunctionDefinition]
-    ) -> CompiledStatements:
+    def from_json(text: str, settings: Configuration, session: PlanSession) -> CompiledStatements:
         """The plans of a document.
 
         Args:
             text: the document.
-            session: the settings of the session.
-            function_of: finds a user-defined function by its path.
+            settings: those of the session.
+            session: finds what the plan only names.
 
         Raises:
             PlanningError: when it is no compiled plan, is damaged, or is of a newer version.
         """
         document = _read(text)
         with _telling_damage():
-            return _statements(document, session, function_of)
+            return _statements(document, settings, session)
 
 
-def _statements(
-    document: dict[str, Json], session: Configuration, function_of: Callable[[tuple[str, ...]], FunctionDefinition]
-) -> CompiledStatements:
-    is_batch, settings = document["mode"] == "BATCH", document["settings"]
-    others = sorted(key for key in settings if not key.startswith(_PREFIX))
+def _statements(document: dict[str, Json], settings: Configuration, session: PlanSession) -> CompiledStatements:
+    is_batch, own = document["mode"] == "BATCH", document["settings"]
+    others = sorted(key for key in own if not key.startswith(_PREFIX))
     if others:
         raise PlanningError(f"a compiled plan sets options that begin with {_PREFIX} alone, and not {others[0]}")
-    known = Configuration.from_dict({**session.to_dict(), **settings})
-    decoder = PlanDecoder(ConversionContext(is_batch, known), function_of)
+    known = Configuration.from_dict({**settings.to_dict(), **own})
+    decoder = PlanDecoder(ConversionContext(is_batch, known), session)
     uids: dict[int, Sequence[str]] = {}
     for each in document["nodes"]:
-        own = each.pop("uids", ())
+        made = each.pop("uids", ())
         each.pop("description", None)
         decoder.add(each)
-        uids[id(decoder.nodes[each["id"]])] = own
+        uids[id(decoder.nodes[each["id"]])] = made
     roots = tuple(decoder.nodes[number] for number in document["roots"])
-    return CompiledStatements(roots, is_batch, settings, uids, document["headraceVersion"])
+    return CompiledStatements(roots, is_batch, own, uids, document["headraceVersion"])
 
 
 @contextmanager
