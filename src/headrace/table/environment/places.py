@@ -9,7 +9,7 @@ from functools import cached_property
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.node import SqlNode, walk
-from headrace.table.parse.tree.queries import AliasedRelation, JoinRelation, Relation, SelectQuery, TableReference
+from headrace.table.parse.tree.queries import AliasedRelation, JoinRelation, SelectQuery, SqlRelation, TableReference
 from headrace.table.physical.advice import StatementText
 
 
@@ -37,7 +37,7 @@ class PlacesInText(StatementText):
         pairs = [(one, other) for one, other in found if one is not None and other is not None]
         return pairs[0] if len(pairs) == 1 else None
 
-    def _name_of(self, relation: Relation, table: str) -> str | None:
+    def _name_of(self, relation: SqlRelation, table: str) -> str | None:
         """The name of a relation that reads a table alone; None for others."""
         references = [each for each in walk(relation) if isinstance(each, TableReference)]
         if [str(self.catalogs.qualify(each.table.texts)) for each in references] != [table]:
