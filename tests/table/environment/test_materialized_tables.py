@@ -21,9 +21,10 @@ from headrace.savepoint.requests import JobProcess
 from headrace.server.client import RestClientError
 from headrace.table import TableEnvironment
 from headrace.table.bind import SqlValidationError
-from headrace.table.catalog.materialization import Freshness, FreshnessUnit
+from headrace.table.catalog.materialization import Freshness, FreshnessUnit, RefreshHandler
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.ddl.file_catalog import FileCatalog
+from headrace.table.environment.continuous_refresh import ContinuousRefresh
 from headrace.table.environment.dispatched_jobs import Dispatcher
 from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
 from headrace.table.logical.errors import PlanningError
@@ -170,6 +171,14 @@ def test_a_crash_between_the_steps_of_a_statement_loses_and_repeats_nothing(
     pay(tmp_path, ("b", 5))
     until(lambda: emitted(tmp_path) == 4)
     assert seen(tmp_path) == [("a", 1), ("b", 10), ("a", 3), ("b", 15)]
+
+
+def test_a_job_that_was_killed_at_its_start_does_not_run(tmp_path: Path) -> None:
+    begun = tmp_path / "begun" / "generations"
+    begun.mkdir(parents=True)
+    (begun / "000000000001").write_text("")
+    jobs = ContinuousRefresh(shop(tmp_path), ObjectPath("shop", "default", "totals"))
+    assert not jobs.is_running(RefreshHandler(directory=str(begun.parent)))
 
 
 def test_a_changed_query_begins_anew_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:

@@ -200,6 +200,8 @@ class ContinuousRefresh:
         storage = self._storage(handler.directory)
         try:
             is_marked = has_begun(storage) and bool(running_in(storage.folder(REQUESTS)))
+        except FileNotFoundError:  # a job that was killed before it could be asked for anything
+            return False
         except OSError as error:
             raise HeadraceError(
                 f"whether the job of materialized table {self.path} runs is not known: {error}"
