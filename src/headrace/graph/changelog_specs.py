@@ -88,23 +88,28 @@ class ChangelogNormalizeSpec(ChangelogSpec):
     Attributes:
         update_before: whether updates include ``UPDATE_BEFORE`` rows.
         condition: the condition on rows to keep; a row that no longer meets it is deleted. None for all.
+        mini_batch: the maximum number of records of which only the last one of each key counts, and the positions of
+            the columns of the key; None where each record counts.
     """
 
     kind: ClassVar[str] = "ChangelogNormalize"
     update_before: bool = True
     condition: Bound | None = None
+    mini_batch: tuple[int, tuple[int, ...]] | None = None
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.changelog.last_row import LastRowOperator
 
         schema = parameters.inputs[0]
-        return LastRowOperator(
+        operator = LastRowOperator(
             schema.record_type,
             codec_of(schema),
             update_before=self.update_before,
             condition=self.condition,
             ttl=self.ttl,
         )
+        operator.mini_batch = self.mini_batch
+        return operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

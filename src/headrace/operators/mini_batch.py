@@ -124,6 +124,23 @@ def in_order_of_leaving(
     return rows.take(in_order(rows.ends, buckets(hashes, np.repeat(sizes, sizes)), places))
 
 
+def last_records(batch: KeyedBatch, size: int, fields: Sequence[int]) -> KeyedBatch:
+    """The last record of each mini-batch and key, in the order in which keys leave their mini-batches.
+
+    Args:
+        batch: the records.
+        size: the maximum number of records in a mini-batch.
+        fields: the columns of the key.
+    """
+    bundles = np.arange(len(batch)) // size
+    groups = group_rows(bundles, batch.keys.hashes, batch.keys.values)
+    firsts, ends = groups.first_rows, groups.segments.starts + groups.segments.counts
+    hashes = hashes_of([gather(batch.columns.column(field), firsts) for field in fields], len(firsts))
+    sizes = np.bincount(bundles[firsts])
+    order = in_order(bundles[firsts], buckets(hashes, sizes[bundles[firsts]]), firsts)
+    return batch.take(groups.order[ends - 1][order])
+
+
 class LocalGroupAggregateOperator(LocalWindowAggregateOperator):
     """Aggregates mini-batches of records before the shuffle: the windows are mini-batches.
 

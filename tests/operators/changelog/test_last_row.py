@@ -27,6 +27,15 @@ def test_upserts_become_updates_and_tombstones_deletions() -> None:
     ]  # fmt: skip
 
 
+def test_the_last_row_of_each_key_in_a_mini_batch_counts() -> None:
+    events: list[Any] = [
+        ("+I", (1, "a", 10)), ("+U", (1, "b", 11)), ("+U", (1, "c", 12)), ("+U", (1, "b", 11)), ("+U", (1, "d", 1)),
+        ("-D", (1, None, None)), ("+U", (2, "e", 2)),
+    ]  # fmt: skip
+    found = run(ChangelogNormalizeSpec(mini_batch=(2, (0,))), PX, ("id",), events)
+    assert found == [("+I", (1, "b", 11)), ("-D", (1, "b", 11)), ("+I", (2, "e", 2))]
+
+
 def test_a_row_that_no_longer_holds_the_condition_is_deleted() -> None:
     spec = ChangelogNormalizeSpec(condition=bind(col("price") > 5, PX), update_before=False)
     events: list[Any] = [

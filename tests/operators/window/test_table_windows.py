@@ -81,6 +81,32 @@ def test_rows_that_are_taken_back_leave_their_window() -> None:
     assert [row[1] for _, row in found] == ["b,c", "b,c"]
 
 
+@settings(max_examples=draws(10), deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.booleans()), max_size=25),
+    cuts=st.lists(st.integers(0, 50), max_size=3),
+)
+@example(rows=[("a", 1, False), ("a", 3, False), ("a", 1, True), ("a", 30, False), ("a", 3, True)], cuts=[2, 6])
+def test_sessions_of_rows_that_are_taken_back(rows: list[Any], cuts: list[int]) -> None:
+    """A row that takes another one back belongs to a session as any row does; what is empty at the end is not shown."""
+    calls = (
+        AggregateOperation("COUNT", (), bigint(), "n"),
+        AggregateOperation("SUM", (0,), Types.INT().logical_type, "s"),
+        AggregateOperation("ARRAY_AGG", (0,), Types.LIST(Types.INT()).logical_type, "ids"),
+    )
+    as_added = [("+I", place, item, float(second)) for place, (item, second, _) in enumerate(rows)]
+    whole = run(window_spec(SessionGap(5_000), calls=calls[2:]), BIDS, ("item",), events(as_added))
+    expected = {}
+    for _, (item, places, *bounds) in whole:
+        signs = {place: -1 if rows[place][2] else 1 for place in places}
+        if (count := sum(signs.values())) > 0:
+            expected[item, *bounds] = count, sum(sign * place for place, sign in signs.items())
+    changes = [("-D" if rows[place][2] else "+I", *row) for place, (_, *row) in enumerate(as_added)]
+    spec = window_spec(SessionGap(5_000), calls=calls[:2], retracts=True)
+    found = run(spec, BIDS, ("item",), events(changes), cuts)
+    assert {(item, *bounds): (count, total) for _, (item, count, total, *bounds) in found} == expected
+
+
 def test_windows_that_rows_say_themselves() -> None:
     spec = window_spec(GivenWindows(AlignedWindows(10_000, 5_000)), is_end=True)
     rows = [("+I", 1, "a", 15), ("+I", 2, "b", 10), ("+I", 3, "c", 15)]

@@ -21,12 +21,16 @@ from headrace.operators.changelog.keyed_changes import (
 )
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.changelog.rows_of_keys import StoredRows
+from headrace.operators.mini_batch import last_records
 from headrace.operators.stateless import computed
 from headrace.state.runs.grouping import in_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
+    from headrace.operators.base import KeyedBatch
     from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
@@ -53,6 +57,9 @@ class LastRowOperator(KeyedChangesOperator):
     """
 
     store, what = "last-rows", "the last rows of keys"
+    mini_batch: tuple[int, Sequence[int]] | None = None
+    """The maximum number of records of which only the last one of each key counts, and the positions of the columns of
+    the key; None where each record counts."""
 
     def __init__(
         self,
@@ -68,6 +75,9 @@ class LastRowOperator(KeyedChangesOperator):
         super().__init__(type_, type_, codec, ttl=ttl)
         self._update_before, self._emits_equal = update_before, emits_equal or ttl > 0
         self._condition, self._time_field = condition, time_field
+
+    def _arrived(self, batch: KeyedBatch) -> Arrived:
+        return super()._arrived(batch if self.mini_batch is None else last_records(batch, *self.mini_batch))
 
     def changes(self, arrived: Arrived) -> tuple[Changes, Longs]:
         sequence, of_keys = arrived.sequence, arrived.of_keys

@@ -12,6 +12,7 @@ from headrace.graph.specs import KeepRowKindsSpec
 from headrace.table.logical.relations import Scan
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
+from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.calcs import filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, always, without_before
@@ -83,8 +84,12 @@ class ChangelogNormalize(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         condition = None if self.condition is None else compiled(self.condition, self.schema, builder)
+        settings = builder.settings
         spec = ChangelogNormalizeSpec(
-            update_before=self.mode.takes_update_before, condition=condition, ttl=builder.state_ttl
+            update_before=self.mode.takes_update_before,
+            condition=condition,
+            ttl=builder.state_ttl,
+            mini_batch=(settings.get(MINI_BATCH_SIZE), self.key) if settings.get(MINI_BATCH) else None,
         )
         return builder.add(spec, self.name, by_key(inputs[0], self.schema, self.key))
 

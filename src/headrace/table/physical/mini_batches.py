@@ -16,6 +16,7 @@ from headrace.table.logical.schema import Schema
 from headrace.table.options import AGG_PHASES, INCREMENTAL_AGGREGATES, MINI_BATCH, MINI_BATCH_LATENCY, MINI_BATCH_SIZE
 from headrace.table.physical.aggregates import GroupAggregate, growing_calls
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, WatermarkAssigner
+from headrace.table.physical.changes import ChangelogNormalize
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import Join
 from headrace.table.physical.keys import Keys
@@ -182,7 +183,9 @@ def with_mini_batches(root: PhysicalNode, settings: Configuration) -> PhysicalNo
     """
     if not settings.get(MINI_BATCH):
         return root
-    if settings.get(MINI_BATCH_SIZE) <= 0 and any(isinstance(node, GroupAggregate) for node in root.walk()):
+    if settings.get(MINI_BATCH_SIZE) <= 0 and any(
+        isinstance(node, GroupAggregate | ChangelogNormalize) for node in root.walk()
+    ):
         raise PlanningError(f"{MINI_BATCH.key} needs {MINI_BATCH_SIZE.key}: set it to 5000, say")
     if settings.get(AGG_PHASES) != "ONE_PHASE":
         root = _in_two_phases(root, merges_levels=settings.get(INCREMENTAL_AGGREGATES))

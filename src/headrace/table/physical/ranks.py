@@ -334,9 +334,17 @@ def _rises(node: GroupAggregate, place: int, *, descending: bool) -> bool:
     return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if descending else ("MIN",))
 
 
+def _windows_of_groups(source: PhysicalNode) -> WindowColumns | None:
+    """The window columns of rows, or of groups of rows by their windows, whose updates Flink refuses to rank."""
+    if not isinstance(source, GroupAggregate):
+        return window_columns(source)
+    below = window_columns(source.input)
+    return None if below is None else below.through({index: at for at, index in enumerate(source.group)})
+
+
 def _window_rank(source: PhysicalNode, rank: rules.Rank) -> PhysicalNode | None:
     """The plan of a window Top-N; None if the rank's partition keys do not include a window."""
-    columns = window_columns(source)
+    columns = _windows_of_groups(source)
     if columns is None or columns.start not in rank.partition_by or columns.end not in rank.partition_by:
         return None
     if rank.end is None or rank.function != "ROW_NUMBER":

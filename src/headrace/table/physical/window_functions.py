@@ -10,9 +10,9 @@ from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef
-from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
 from headrace.table.physical.basic import Calc, Exchange
-from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.changelog_functions import FromChangelog, ToChangelog
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.correlates import Correlate
 from headrace.table.physical.node import Edges, PhysicalNode
@@ -25,32 +25,40 @@ from headrace.table.physical.windows import WindowingStrategy, WindowTableFuncti
 class SessionTableFunction(WindowTableFunction):
     """Each row with its session, once that has ended.
 
-    The rows of a session are collected like the values of an aggregate, and unnested when the session ends.
+    The rows of a session are collected like the values of an aggregate, and unnested when the session ends. Changes are
+    collected as they are: a row that is taken back is emitted, and taken back then.
     """
 
-    changelog = ChangelogRule(never, takes=Modify.INSERT)
-
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return builder.translate(self._unnested(self._collected()))
+        if self.input.mode.is_insert_only:
+            return builder.translate(self._after_sessions(self.input, 0))
+        changes = ToChangelog(self.input, "$kind")
+        return builder.translate(FromChangelog(self._after_sessions(changes, 1), 0))
 
-    def _collected(self) -> WindowAggregate:
+    def _after_sessions(self, source: PhysicalNode, shift: int) -> PhysicalNode:
+        """Each row of a source, whose columns stand so many places further right, with the columns of its session."""
+        keys = tuple(shift + key for key in self.partition_by)
+        return self._unnested(self._collected(source, keys, shift + self.time_column), source.schema, len(keys))
+
+    def _collected(self, source: PhysicalNode, keys: tuple[int, ...], time_column: int) -> WindowAggregate:
         """The rows of each session in an array."""
-        given = self.input.schema
+        given = source.schema
         refs = InputRef.all_of(given)
         row = Call("ROW", refs, type=RowType(given.names, given.types, nullable=False))
-        calc = Calc(self.input, (*refs, row), (*given.names, "$row"))
+        calc = Calc(source, (*refs, row), (*given.names, "$row"))
         rows = AggregateCall("ARRAY_AGG", (len(refs),), ArrayType(row.type))
-        names = (*(f"$key{place}" for place in range(len(self.partition_by))), "$rows")
-        keys, exchange = self.partition_by, Exchange(calc, self.partition_by)
-        return WindowAggregate(exchange, self.window, keys, (rows,), names, self.time_column, False, self.columns)
+        names = (*(f"$key{place}" for place in range(len(keys))), "$rows")
+        exchange = Exchange(calc, keys)
+        return WindowAggregate(exchange, self.window, keys, (rows,), names, time_column, False, self.columns)
 
-    def _unnested(self, collected: WindowAggregate) -> PhysicalNode:
+    def _unnested(self, collected: WindowAggregate, given: Schema, keys: int) -> PhysicalNode:
         """The rows, with the columns of their session appended."""
-        keys, width, given = len(self.partition_by), len(collected.schema), self.input.schema
+        width = len(collected.schema)
         nullable = Schema(tuple(field.as_nullable() for field in given))
         node = Correlate(collected, InputRef.of(collected.schema, keys), nullable)
         places = (*range(width, width + len(given)), *range(keys + 1, keys + 4))
-        return Calc(node, tuple(InputRef.of(node.schema, place) for place in places), self.schema.names)
+        names = unique_names((*given.names, *self.schema.names[-3:]))
+        return Calc(node, tuple(InputRef.of(node.schema, place) for place in places), names)
 
 
 @conversion_rule(logical.WindowTableFunction)

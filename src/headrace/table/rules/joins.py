@@ -22,6 +22,7 @@ from headrace.table.logical.scalars import (
     moved,
 )
 from headrace.table.rules.conditions import factored, is_deterministic
+from headrace.table.rules.temporal import TemporalJoin
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,21 @@ def _is_null_with(scalar: Scalar, columns: range) -> bool:
 
 def with_columns_of_keys(relation: Relation) -> Relation:
     """The relation with columns as join keys: other expressions are computed in the inputs."""
-    return relation.transform(lambda node: with_columns(node) if isinstance(node, Join) else node)
+
+    def changed(node: Relation) -> Relation:
+        if isinstance(node, TemporalJoin):
+            return _of_versions(with_columns(Join(node.left, node.right, node.kind, node.condition)), node.time)
+        return with_columns(node) if isinstance(node, Join) else node
+
+    return relation.transform(changed)
+
+
+def _of_versions(made: Relation, time: int) -> Relation:
+    """A join with versions of a table in place of a join, or of one below a projection."""
+    if isinstance(made, Project):
+        return replace(made, input=_of_versions(made.input, time))
+    assert isinstance(made, Join)
+    return TemporalJoin(made.left, made.right, made.kind, made.condition, time)
 
 
 def with_one_of_equals(relation: Relation) -> Relation:

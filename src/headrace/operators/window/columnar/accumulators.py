@@ -115,6 +115,10 @@ class Chunk:
         blocks = [aggregators.accumulate(GroupedRows(self.columns, self.arrivals, block)) for block in groups.blocks()]
         return [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
 
+    def retracted(self, aggregators: AggregatorList, groups: Groups) -> list[pa.Array]:
+        """The columns of accumulators that take each group of pairs away from those they are merged with."""
+        return aggregators.retract(GroupedRows(self.columns, self.arrivals, groups))
+
     @staticmethod
     def concat(chunks: Sequence[Chunk]) -> Chunk:
         """The pairs of all chunks, of which there is at least one."""
@@ -206,7 +210,7 @@ class Accumulators:
         """Accumulators that retract the records of a chunk, by key and window, when they are merged."""
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         first = groups.first_rows
-        columns = aggregators.retract(GroupedRows(chunk.columns, chunk.arrivals, groups))
+        columns = chunk.retracted(aggregators, groups)
         return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
 
     @staticmethod

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arrays import concat, gather
-from headrace.common.batch import Batch
+from headrace.common.arrays import concat, fixed_width, gather
+from headrace.common.batch import Batch, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.window.columnar.accumulators import stretches
@@ -125,7 +125,8 @@ class SessionWindowOperator(KeyedWindowOperator):
         is_new_time = np.ones(len(sure), np.bool_)
         is_new_time[found.of_open[stretch.opened.ends[of_open] == sure.ends[found.of_open]]] = False
         is_new_time[ended] = True
-        fired = [_Part(found.sessions.keys[ended], sure.take(ended), stretch.places_of(sure.ends[ended]))]
+        shown = ended[fixed_width(sure.columns[0])[ended] > 0] if self._layout.retracts else ended
+        fired = [_Part(found.sessions.keys[shown], sure.take(shown), stretch.places_of(sure.ends[shown]))]
         left = [_Part(found.sessions.keys, sure, is_new_time)]
         is_late = found.of_records == NO_SESSION
         if stretch.has_fired.any():
@@ -140,6 +141,7 @@ class SessionWindowOperator(KeyedWindowOperator):
             self._late.send_away(arrived.batch, is_late)
         self._emit(fired, np.append(self._watermark, stretch.marks))
         has_changed = stretch.is_followed
+        has_changed[found.sessions.keys[ended]] = True
         for keys in (stretch.records.keys[~is_late], stretch.gone, *(each.keys for each in fired)):
             has_changed[keys] = True
         self._write(stretch, left, has_changed, upto)
@@ -152,7 +154,9 @@ class SessionWindowOperator(KeyedWindowOperator):
         spans, has_fired = Spans(which, opened.numbers[1], opened.ends), opened.ends <= self._passed
         is_followed = self._followed_keys(len(touched.keys), records, spans, has_fired)
         marks = np.append(records.watermarks, watermark)
-        return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, marks)
+        kinds = None if arrived is None or not self._layout.retracts else arrived.batch.kinds
+        taken_back = None if kinds is None else take_back(kinds)
+        return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, marks, taken_back)
 
     def _followed_keys(self, total: int, records: ArrivedTimes, opened: Spans, has_fired: Mask) -> Mask:
         """Return which of so many keys have late records that matter."""
@@ -173,7 +177,7 @@ class SessionWindowOperator(KeyedWindowOperator):
         records, is_followed = stretch.records, stretch.is_followed
         if not stretch.has_fired.any() and not is_followed.any():
             found = find_sessions(self._gap, records, stretch.spans)
-            return found, np.arange(len(stretch.spans)), self._contents(stretch.touched, found, stretch.opened)
+            return found, np.arange(len(stretch.spans)), self._contents(stretch, found, stretch.opened)
         rows = np.flatnonzero(~is_followed[records.keys])
         part = ArrivedTimes(records.keys[rows], records.timestamps[rows], records.watermarks[rows])
         of_open = np.flatnonzero(~stretch.has_fired & ~is_followed[stretch.spans.keys])
@@ -181,7 +185,7 @@ class SessionWindowOperator(KeyedWindowOperator):
         of_records = np.full(len(records.keys), NO_SESSION)
         of_records[rows] = found.of_records
         found = FoundSessions(found.sessions, of_records, found.of_open, rows[found.by_session])
-        return found, of_open, self._contents(stretch.touched, found, stretch.opened.take(of_open))
+        return found, of_open, self._contents(stretch, found, stretch.opened.take(of_open))
 
     def _open_of(self, keys: KeyColumn) -> tuple[Longs, WindowRows, Longs]:
         """The sessions of different keys that still take records, which of the keys each is of, and keys of others."""
@@ -201,23 +205,39 @@ class SessionWindowOperator(KeyedWindowOperator):
             return ends
         return np.where(ends > MAX_WATERMARK - self._lateness, MAX_WATERMARK, ends + self._lateness)
 
-    def _contents(self, touched: ActiveKeys, found: FoundSessions, opened: WindowRows) -> WindowRows:
+    def _contents(self, stretch: _Stretch, found: FoundSessions, opened: WindowRows) -> WindowRows:
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
-        sessions, columns = found.sessions, opened.columns
-        parts = found.of_open
-        rows = found.by_session
-        if touched.chunk is not None and len(rows):
-            if self._is_ordered:
-                rows = rows[sorted_by(found.of_records[rows], rows)]
-            numbers = found.of_records[rows]
-            segments = stretches(numbers)
-            made = touched.chunk.accumulated(self._aggregators, Groups(rows, segments))
-            parts = np.concatenate((parts, numbers[segments.starts]))
-            columns = [concat([a, b]) for a, b in zip(columns, made, strict=True)] if len(opened) else made
-        if len(opened):
+        sessions, pieces = found.sessions, [(found.of_open, opened.columns)] if len(opened) else []
+        pieces += self._accumulated(stretch, found)
+        parts, columns = pieces[0] if pieces else (found.of_open, opened.columns)
+        if len(pieces) > 1:
+            parts = np.concatenate([part for part, _ in pieces])
+            columns = [concat(list(each)) for each in zip(*(columns for _, columns in pieces), strict=True)]
+        if len(opened) or len(pieces) > 1:
             order = sorted_by(parts, np.arange(len(parts)))
             columns = self._aggregators.merge([gather(column, order) for column in columns], stretches(parts[order]))
-        return WindowRows(touched.keys.take(sessions.keys), (sessions.ends, sessions.starts), columns)
+        return WindowRows(stretch.touched.keys.take(sessions.keys), (sessions.ends, sessions.starts), columns)
+
+    def _accumulated(self, stretch: _Stretch, found: FoundSessions) -> list[tuple[Longs, list[pa.Array]]]:
+        """The accumulators of the records of sessions, and of those that are taken back, with the session of each."""
+        rows, chunk = found.by_session, stretch.touched.chunk
+        if chunk is None or not len(rows):
+            return []
+        if self._is_ordered:
+            rows = rows[sorted_by(found.of_records[rows], rows)]
+        if stretch.taken_back is None:
+            added, taken = rows, rows[:0]
+        else:
+            is_taken = stretch.taken_back[rows]
+            added, taken = rows[~is_taken], rows[is_taken]
+        pieces = []
+        for part, made in ((added, chunk.accumulated), (taken, chunk.retracted)):
+            if len(part):
+                numbers = found.of_records[part]
+                segments = stretches(numbers)
+                columns = made(self._aggregators, Groups(part, segments))
+                pieces.append((numbers[segments.starts], columns))
+        return pieces
 
     def _follow(self, stretch: _Stretch, fired: list[_Part], left: list[_Part]) -> Longs:
         """Follows the sessions of the keys whose late records matter; gives the records that came too late."""
@@ -293,6 +313,7 @@ class _Stretch:
         is_followed: which keys have late records that matter.
         gone: keys of sessions that were stored, but take no more records.
         marks: the watermarks that the records meet, and at last the one that is reached.
+        taken_back: which of the records take former ones back; None where none does.
     """
 
     touched: ActiveKeys
@@ -303,6 +324,7 @@ class _Stretch:
     is_followed: Mask
     gone: Longs
     marks: Longs
+    taken_back: Mask | None = None
 
     def places_of(self, ends: Longs) -> Longs:
         """Twice the number of records before sessions fire at their ends."""

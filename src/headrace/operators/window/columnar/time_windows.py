@@ -18,7 +18,6 @@ import pyarrow as pa
 from headrace.common.arrays import fixed_width
 from headrace.common.batch import Batch, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import UnsupportedOperationError
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.window.columnar.accumulators import (
     MOST_PAIRS,
@@ -169,18 +168,22 @@ class AlignedWindowOperator(KeyedOperator):
     def _add_records(self, batch: KeyedBatch) -> None:
         """Adds records to those of their windows that have not fired, and fires what is due until the last of them."""
         chunk, (on_time, again) = self._chunk(batch), self._judged(batch)
-        kinds = batch.kinds if self._layout.retracts else None
-        if kinds is None:
-            self._store.add(chunk.spread(on_time))
-        else:
-            takes_back = take_back(kinds)[on_time.records]
-            self._store.add(chunk.spread(on_time.where(~takes_back)))
-            taken = chunk.spread(on_time.where(takes_back))
-            self._store.add_accumulators(Accumulators.taken_back(self._layout.aggregators, taken))
+        self._add(batch, chunk, on_time)
         late = chunk.spread(again) if len(again.ends) else None
         self._advance(batch.watermarks, again, late)
         if late is not None and keeps_contents(self._mode):
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
+
+    def _add(self, batch: KeyedBatch, chunk: Chunk, pairs: Assignment) -> None:
+        """Adds records to windows, or takes them back."""
+        kinds = batch.kinds if self._layout.retracts else None
+        if kinds is None:
+            self._store.add(chunk.spread(pairs))
+            return
+        takes_back = take_back(kinds)[pairs.records]
+        self._store.add(chunk.spread(pairs.where(~takes_back)))
+        taken = chunk.spread(pairs.where(takes_back))
+        self._store.add_accumulators(Accumulators.taken_back(self._layout.aggregators, taken))
 
     def _judged(self, batch: KeyedBatch) -> tuple[Assignment, Assignment]:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
@@ -452,8 +455,6 @@ def columnar_operator(
     lateness, late_tag, mode = definition.allowed_lateness, definition.late_tag_id, definition.applied_mode
     if isinstance(windows, CountPanes):
         return CountWindowOperator(layout, windows)
-    if isinstance(windows, SessionGap) and layout.retracts:
-        raise UnsupportedOperationError("sessions whose records are taken back cannot be aggregated yet")
     if isinstance(windows, SessionGap):
         discards = mode is AccumulationMode.DISCARDING
         return SessionWindowOperator(layout, windows.gap, late_tag, lateness, discards=discards)

@@ -17,6 +17,9 @@ _ORDINAL_OF_1970: Final = date(1970, 1, 1).toordinal()
 _MOST_MICROS: Final = 9_214_646_400_000_000
 """Beyond the end of 2261, and before 1678, nanoseconds are too many for 64 bits."""
 
+FIRST_GREGORIAN_DAY: Final = date(1582, 10, 15).toordinal() - _ORDINAL_OF_1970
+"""The days since 1970 of the day on which the Gregorian calendar began."""
+
 MICROS_PER_DAY: Final = 86_400_000_000
 _MONTH_ENDS: Final = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
@@ -107,6 +110,16 @@ def _civil_of(days: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     day = of_year - (153 * from_march + 2) // 5 + 1
     month = np.where(from_march < 10, from_march + 3, from_march - 9)
     return year_of_era + era * 400 + (month <= 2), month, day
+
+
+def julian_of(days: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Years, months and days of the month in the Julian calendar, of days since 1970."""
+    shifted = days + 719_470  # since 1 March of the year 0, which is two days before that of the Gregorian calendar
+    year, of_year = (4 * shifted + 3) // 1461, (4 * shifted + 3) % 1461 // 4
+    from_march = (5 * of_year + 2) // 153
+    day = of_year - (153 * from_march + 2) // 5 + 1
+    month = np.where(from_march < 10, from_march + 3, from_march - 9)
+    return year + (month <= 2), month, day
 
 
 def day_number(year: int, month: int, day: int) -> int | None:

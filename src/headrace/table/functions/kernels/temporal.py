@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.table.functions.kernels.calendar import (
+    FIRST_GREGORIAN_DAY,
     MICROS_PER_DAY,
     Moments,
     civil_of,
     column_of,
     days_of,
     is_temporal,
+    julian_of,
     moments_of,
     months_later,
 )
@@ -125,22 +127,31 @@ def rounded(*, up: bool) -> Kernel:
 
 def _rounded(column: pa.Array, unit: str, call: Invocation, *, up: bool) -> pa.Array:
     at = moments_of(column, call.time_zone)
-    low = _floor(at, unit)
+    read = at if unit in MICROS and unit != "WEEK" else _by_flink(at)
+    low = _floor(read, unit, at.weekday)
     if up:
-        exact = (low == at.micros) & (True if at.nanos is None else at.nanos == 0)
+        exact = (low == read.micros) & (True if at.nanos is None else at.nanos == 0)
         low = np.where(exact, low, _later(low, unit))
     return column_of(Moments(low, at.mask), column.type, call.time_zone).cast(call.storage)
 
 
-def _floor(at: Moments, unit: str) -> Numbers:
+def _floor(at: Moments, unit: str, weekday: Numbers) -> Numbers:
     if unit == "WEEK":
-        sunday: Numbers = (at.days - (at.weekday + 1) % 7) * MICROS_PER_DAY
+        sunday: Numbers = (at.days - (weekday + 1) % 7) * MICROS_PER_DAY
         return sunday
     if unit in MICROS:
         whole: Numbers = at.micros // MICROS[unit] * MICROS[unit]
         return whole
     first = _first_month(at, unit)
     return days_of(first // 12, first % 12 + 1, 1) * MICROS_PER_DAY
+
+
+def _by_flink(at: Moments) -> Moments:
+    """What Flink rounds to weeks and months: it reads days before 15 October 1582 by the Julian calendar."""
+    if not len(at.days) or int(at.days.min()) >= FIRST_GREGORIAN_DAY:
+        return at
+    days = np.where(at.days < FIRST_GREGORIAN_DAY, days_of(*julian_of(at.days)), at.days)
+    return Moments(days * MICROS_PER_DAY + at.of_day, at.mask, at.nanos)
 
 
 def _first_month(at: Moments, unit: str) -> Numbers:
