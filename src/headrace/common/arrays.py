@@ -95,6 +95,10 @@ class Picked:
             self._gathered[index] = gather(self._column_of(index), self._places)
         return self._gathered[index]
 
+    def take(self, rows: pa.Array) -> "Picked":
+        """Some of the rows."""
+        return Picked(self.column, np.asarray(rows, np.int64))
+
 
 def replaced(array: pa.Array, places: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:
     """The array with other values at some places, which are all different."""

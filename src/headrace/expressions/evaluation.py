@@ -178,10 +178,12 @@ class BoundLogic(Bound):
     Attributes:
         is_and: whether all conditions have to be true, and not one of them.
         conditions: the conditions, in the order in which they are asked.
+        is_ordered: whether they have to be asked in that order, since one gives another answer when it is asked again.
     """
 
     is_and: bool
     conditions: tuple[Bound, ...]
+    is_ordered: bool = False
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
         combine = pc.and_kleene if self.is_and else pc.or_kleene
@@ -204,17 +206,21 @@ def fields_in(expression: Bound) -> frozenset[int]:
     """The indices of the fields of the record that an expression looks at."""
     if isinstance(expression, BoundColumn):
         return frozenset({expression.index})
-    parts = (each for part in fields(expression) for each in _bound_in(getattr(expression, part.name)))
-    return frozenset(index for part in parts for index in fields_in(part))
+    return frozenset(index for part in parts_of(expression) for index in fields_in(part))
+
+
+def parts_of(expression: Bound) -> Iterator[Bound]:
+    """The expressions that an expression is made of, without those that these are made of."""
+    for part in fields(expression):
+        yield from _bound_in(getattr(expression, part.name))
 
 
 def user_code_in(expression: Bound) -> Iterator[Any]:
     """The calls of user functions in an expression, which have ``open`` and ``close``."""
     if hasattr(expression, "open"):
         yield expression
-    for part in fields(expression):
-        for each in _bound_in(getattr(expression, part.name)):
-            yield from user_code_in(each)
+    for each in parts_of(expression):
+        yield from user_code_in(each)
 
 
 def _bound_in(value: object) -> Iterator[Bound]:

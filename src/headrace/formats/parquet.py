@@ -37,6 +37,7 @@ from headrace.formats.bulk_files import (
     telling_damage,
 )
 from headrace.formats.file_format import BulkWriter, BulkWriterFactory, Decoded, FileExtent, FileRange
+from headrace.formats.parquet_decimals import GroupColumns
 from headrace.formats.statistics import ColumnStatistics, Statistics
 from headrace.storage.files import InputFile, shown
 
@@ -137,16 +138,13 @@ class ParquetFormat(ColumnFileFormat):
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
         schema = layout_of(self.produced_type).schema
         path = part.file.path
-        with _open(part.file) as file:
+        with part.file.open_for_arrow() as stream, _opened(stream, path) as file:
             names = names_in_file(path, file.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
             rows = RowDecoder(shown(path), names, self.produced_type, reject=reject)
-            wanted = self._wanted_groups(part.file)
+            wanted, columns = self._wanted_groups(part.file), GroupColumns(stream, file, names, self._batch_size)
             for group, (first, end) in enumerate(pairwise(_group_ends(file, path))):
                 if end > part.start and first < part.end and (wanted is None or group in wanted):
-                    batches = partial(
-                        file.iter_batches, self._batch_size, row_groups=[group], columns=names, use_threads=False
-                    )
-                    yield from self._read_group(batches, rows, part, first, end)
+                    yield from self._read_group(partial(columns.batches, group), rows, part, first, end)
 
     def _read_group(
         self, begin: Callable[[], Iterator[pa.RecordBatch]], rows: RowDecoder, part: FileRange, first: int, end: int
@@ -209,12 +207,15 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
 @contextmanager
 def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
-    with file.open_for_arrow() as stream:
-        with telling_damage(f"{shown(file.path)} is not a Parquet file"):
-            parquet = pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
-            _ = parquet.schema_arrow.names  # which may be what is damaged
-        with parquet:
-            yield parquet
+    with file.open_for_arrow() as stream, _opened(stream, file.path) as parquet:
+        yield parquet
+
+
+def _opened(stream: pa.NativeFile, path: str) -> pq.ParquetFile:
+    with telling_damage(f"{shown(path)} is not a Parquet file"):
+        parquet = pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+        _ = parquet.schema_arrow.names  # which may be what is damaged
+    return parquet
 
 
 def _statistics_of(footer: pq.FileMetaData) -> Statistics:

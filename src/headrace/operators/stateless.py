@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +17,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import symbols_of
 from headrace.expressions import Bound, evaluate
 from headrace.expressions.evaluation import fields_in, user_code_in
+from headrace.expressions.filtering import RowFilter
 from headrace.operators.base import Operator, OperatorContext, UserCode
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
@@ -48,16 +50,14 @@ class ColumnFilterOperator(ExpressionOperator):
 
     def __init__(self, condition: Bound) -> None:
         super().__init__(condition)
-        self._condition = condition
+        self._filter = RowFilter(condition)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        (found,) = computed((self._condition,), batch, self.context)
-        mask = pc.fill_null(found, False)
-        kept = mask.true_count
-        if kept == len(batch):
+        rows = rows_that_meet(self._filter, batch, self.context)
+        if rows is None:
             self.output.emit(batch)
-        elif kept:
-            self.output.emit(batch.filter(mask.to_numpy(zero_copy_only=False)))
+        elif len(rows):
+            self.output.emit(batch.take(rows))
 
 
 class SelectOperator(ExpressionOperator):
@@ -73,21 +73,20 @@ class SelectOperator(ExpressionOperator):
         self, columns: tuple[Bound, ...], output_type: TypeInformation, condition: Bound | None = None
     ) -> None:
         super().__init__(condition, *columns)
-        self._columns, self._condition = columns, condition
+        self._columns, self._filter = columns, None if condition is None else RowFilter(condition)
         self._read = frozenset().union(*map(fields_in, columns))
         self._output_type = output_type
         self._is_whole = len(columns) == 1 and columns[0].type == output_type
 
     def process(self, input_index: int, batch: Batch) -> None:
-        found = batch if self._condition is None else self._filtered(self._condition, batch)
+        found = batch if self._filter is None else self._filtered(self._filter, batch)
         if found is not None:
             self._select(found)
 
-    def _filtered(self, condition: Bound, batch: Batch) -> Batch | None:
+    def _filtered(self, row_filter: RowFilter, batch: Batch) -> Batch | None:
         """The records that meet the condition, with values in those columns alone that are read; None without any."""
-        (met,) = computed((condition,), batch, self.context)
-        rows = np.flatnonzero(np.asarray(pc.fill_null(met, False)))
-        if len(rows) == len(batch):
+        rows = rows_that_meet(row_filter, batch, self.context)
+        if rows is None:
             return batch
         if not len(rows):
             return None
@@ -130,6 +129,21 @@ def computed(expressions: Sequence[Bound], batch: Batch, context: OperatorContex
         return evaluate(expressions, columns)
     except EvaluationError as error:
         raise user_error(error, context, batch.slice(error.row, error.row + 1).rows[0]) from error
+
+
+def rows_that_meet(row_filter: RowFilter, batch: Batch, context: OperatorContext) -> npt.NDArray[np.int64] | None:
+    """The records of a batch that meet a condition, by their places in order; None for all.
+
+    Raises:
+        UserFunctionError: when the condition has no value for a record; as of :func:`computed`.
+    """
+    with UserCodeGuard(context):
+        columns = batch.columns
+    try:
+        return row_filter.rows(columns)
+    except EvaluationError:  # perhaps of a record that another part of the condition leaves out
+        (met,) = computed((row_filter.condition,), batch, context)
+        return np.flatnonzero(np.asarray(pc.fill_null(met, False).to_numpy(zero_copy_only=False)))
 
 
 class _StatelessOperator(FunctionOperator):

@@ -29,7 +29,7 @@ from headrace.table.functions.definitions import USER_FUNCTION, FunctionDefiniti
 from headrace.table.functions.kernels.casts import cast, has_cast
 from headrace.table.functions.kernels.kernel import Invocation, Kernel
 from headrace.table.functions.python.calls import UserCall
-from headrace.table.functions.table import kernel_of
+from headrace.table.functions.table import is_deterministic, kernel_of
 from headrace.table.functions.types import NUMERICS, is_in, root_of
 from headrace.table.logical.errors import NoCastError
 from headrace.table.logical.scalars import Branch, Call, Case, Cast, FieldAccess, InputRef, Literal, Scalar
@@ -147,7 +147,7 @@ class ExpressionCompiler:
                 found = Call("IN", members, type=scalar.type)
                 return self.compile(found if scalar.function == "OR" else Call("NOT", (found,), type=scalar.type))
             conditions = tuple(map(self.compile, scalar.operands))
-            return BoundLogic(text, kind, scalar.function == "AND", conditions)
+            return BoundLogic(text, kind, scalar.function == "AND", conditions, not is_deterministic(scalar))
         if scalar.function in _AS_CASE:
             return self._case(_AS_CASE[scalar.function](scalar))
         invocation = self._invocation(scalar.type, scalar.operands, scalar.options)

@@ -141,8 +141,8 @@ def test_without_a_folder_all_goes_by_spark() -> None:
 def test_who_has_what_is_shuffled_compressed_or_encrypted_or_elsewhere_has_it_by_spark(
     here: bool, changed: dict[str, str], has_one: bool, tmp_path: Path
 ) -> None:
-    context = SimpleNamespace(getConf=lambda: changed, _temp_dir=str(tmp_path))
-    owner: Any = SimpleNamespace(_session=SimpleNamespace(sparkContext=context), _tasks_run_here=here)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(_temp_dir=str(tmp_path)), conf=changed)
+    owner: Any = SimpleNamespace(_session=session, _tasks_run_here=here)
     folder = runtime.SparkRuntime._payload_folder(owner)
     assert (folder is not None) == has_one
     assert len(list(tmp_path.iterdir())) == has_one

@@ -20,6 +20,7 @@ from pyspark.sql import functions as sql
 
 from headrace.common.java import bundled_java_home, find_java
 from headrace.runtime.spark.session import (
+    EpochSessions,
     _uninterrupted,
     acquire_session,
     mismatches,
@@ -135,6 +136,24 @@ def test_epochs_have_settings_of_their_own_beside_those_of_the_session(spark: Sp
     assert {key: own.conf.get(key) for key in EPOCH_QUERY_SETTINGS} == EPOCH_QUERY_SETTINGS
     assert theirs.conf.getAll == before
     assert own.sparkContext is spark.sparkContext
+
+
+@pytest.mark.spark
+def test_jobs_that_follow_each_other_have_the_same_session(spark: SparkSession) -> None:
+    theirs, sessions = spark.newSession(), EpochSessions()
+
+    first, beside = sessions.take(theirs), sessions.take(theirs)
+    assert first.session is not beside.session
+    sessions.give_back(theirs, first)
+    assert sessions.take(theirs) is first
+
+    sessions.give_back(theirs, first)
+    theirs.conf.set("spark.sql.session.timeZone", "CET")
+    changed = sessions.take(theirs)
+    assert changed is not first
+    assert changed.session.conf.get("spark.sql.session.timeZone") == "CET"
+    sessions.give_back(theirs, changed)
+    assert sessions.take(spark.newSession()) is not changed
 
 
 @pytest.mark.spark

@@ -11,6 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.common.errors import HeadraceError
+from headrace.formats.parquet import ParquetFormat
+from headrace.formats.statistics import Statistics
+from headrace.storage.files import InputFile
 from headrace.table import TableEnvironment
 from headrace.table.environment.statements import bound_statements
 from headrace.table.parse.parser import parse_statement
@@ -221,3 +224,21 @@ def test_aggregates_of_whole_tables_are_taken_from_statistics(tmp_path: Path, qu
     source = SqlSource(query)
     (plan,) = tables.planner().plan(bound_statements(tables, parse_statement(source.text), source))
     assert any(isinstance(node, TableSourceScan) for node in plan.walk()) is is_read
+
+
+def test_the_footers_of_a_table_are_read_once_for_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": [1, 1, 2]}), tmp_path / "rows.parquet")
+    tables = session(
+        f"CREATE TABLE t (a BIGINT, b BIGINT) WITH ('connector'='filesystem', 'path'='{tmp_path}', 'format'='parquet')",
+        is_streaming=False,
+    )
+    asked, statistics = list[str](), ParquetFormat.statistics
+
+    def counted(self: ParquetFormat, file: InputFile) -> Statistics:
+        asked.append(file.path)
+        return statistics(self, file)
+
+    monkeypatch.setattr(ParquetFormat, "statistics", counted)
+    query = "SELECT x.a, y.b FROM t AS x JOIN t AS y ON x.a = y.b WHERE x.b = 1 AND y.a > 1"
+    assert sorted(rows(tables, query)) == [(1, 1), (2, 2)]
+    assert len(asked) == 1

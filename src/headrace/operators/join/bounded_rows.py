@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of, schema_of
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.source import EnumeratorContext, ReaderContext, Source
+from headrace.expressions.filtering import RowFilter
 from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.lookup.table_readers import pieces_of
 from headrace.operators.mini_batch import accumulators_of_records, merged_in_mini_batches
-from headrace.operators.stateless import computed
+from headrace.operators.stateless import computed, rows_that_meet
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.storage.folder import posix_folder
 
@@ -169,12 +169,12 @@ class CalculatedRows(BoundedRows):
         return self.input.sources
 
     def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
-        given = self.input.type
+        given, row_filter = self.input.type, None if self.condition is None else RowFilter(self.condition)
         for rows in self.input.batches(context):
             kept = rows
-            if self.condition is not None:
-                (mask,) = computed((self.condition,), _as_batch(given, rows), context.operator)
-                kept = rows.filter(pc.fill_null(mask, False))
+            if row_filter is not None:
+                places = rows_that_meet(row_filter, _as_batch(given, rows), context.operator)
+                kept = rows if places is None else rows.take(pa.array(places))
             if not kept.num_rows:
                 continue
             if self.columns is not None:

@@ -23,7 +23,7 @@ from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, EnvelopeKind
 from headrace.runtime.spark.background_process import BackgroundProcess
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
-from headrace.runtime.spark.session import SessionHandle, session_of_epochs
+from headrace.runtime.spark.session import EPOCH_SESSIONS, SessionHandle
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
 from headrace.runtime.spark.task_times import LATEST, TimesAccumulator, times_of
 from headrace.runtime.spark.worker import ShippedJob, background_stage, later_stage, source_stage
@@ -74,7 +74,8 @@ class SparkRuntime:
     """Likewise, what is shipped by files."""
 
     def __init__(self, handle: SessionHandle) -> None:
-        self._session = session_of_epochs(handle.session)
+        self._of_job = EPOCH_SESSIONS.take(handle.session)
+        self._given, self._session = handle.session, self._of_job.session
         self._tasks_run_here = handle.tasks_run_here
         self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
         self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
@@ -194,6 +195,7 @@ class SparkRuntime:
         with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
             self._session.sparkContext.removeJobTag(self._tag)
             self._session.conf.unset(self._context_key)
+            EPOCH_SESSIONS.give_back(self._given, self._of_job)
 
     def _tag_queries(self) -> None:
         """Let :meth:`cancel` find the queries that this thread is about to run."""
@@ -225,11 +227,10 @@ class SparkRuntime:
 
     def _payload_folder(self) -> str | None:
         """Return where tasks hand large payloads to each other, if they all run here; None where Spark has all."""
-        context = self._session.sparkContext
-        settings = context.getConf()
-        if not self._tasks_run_here or "true" in [settings.get(key) for key in _SHUFFLED_BYTES_CHANGE]:
+        settings = self._session.conf  # which has those of Spark's core as well
+        if not self._tasks_run_here or "true" in [settings.get(key, "false") for key in _SHUFFLED_BYTES_CHANGE]:
             return None
-        return make_folder(context._temp_dir)  # in spark.local.dir
+        return make_folder(self._session.sparkContext._temp_dir)  # in spark.local.dir
 
     def _ship_context(self, context: EpochContext) -> Parts:
         whole = Parts(here=pickle.dumps(context, protocol=5))

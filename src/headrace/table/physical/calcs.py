@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.scalars import Call, InputRef, Scalar, all_of
 from headrace.table.physical.basic import Calc
 from headrace.table.physical.node import PhysicalNode
-from headrace.table.rules.conditions import is_deterministic, merged
+from headrace.table.rules.conditions import merged
 
 
 def projected(node: PhysicalNode, expressions: Sequence[Scalar], names: Sequence[str]) -> PhysicalNode:

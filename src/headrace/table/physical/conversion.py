@@ -45,6 +45,7 @@ class ConversionContext:
         settings: the configuration of the session.
         is_shown: whether the plan is shown, and not executed.
         sources: the sources of tables, by scan: equal scans have the same one.
+        statistics: what is known of tables, of which statements ask again and again.
         estimates: estimates by which joins of batch mode are executed; None where plans are shown, or nothing is known.
     """
 
@@ -52,6 +53,7 @@ class ConversionContext:
     settings: Configuration
     is_shown: bool = False
     sources: dict[logical.Scan, TableSource] = field(default_factory=dict, compare=False)
+    statistics: dict[logical.Scan, Statistics | None] = field(default_factory=dict, compare=False)
     estimates: Estimates | None = field(default=None, compare=False)
 
     @property
@@ -164,10 +166,22 @@ def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
     return source
 
 
+def statistics_of(scan: logical.Scan, context: ConversionContext) -> Statistics | None:
+    """What is known of the rows of a table, whichever of its columns are read, and under which conditions."""
+    if scan.inline is not None:
+        return table_source(scan, context).statistics
+    declared = scan.declared or scan.columns
+    whole = replace(scan, columns=declared, declared=None, is_projected=False, primary_key=(), hints=())
+    whole = replace(whole, filters=(), limit=None, expectations=())
+    if whole not in context.statistics:
+        context.statistics[whole] = table_source(scan, context).statistics
+    return context.statistics[whole]
+
+
 def known_statistics(scan: logical.Scan, context: ConversionContext) -> Statistics | None:
     """What is known of the rows of a table; None where nothing is, or it cannot be read in batch mode."""
     try:
-        return table_source(scan, context).statistics
+        return statistics_of(scan, context)
     except HeadraceError:
         return None
 

@@ -13,7 +13,7 @@ from headrace.table.logical.relations import Relation, Scan
 from headrace.table.logical.scalars import AggregateCall, InputRef, Literal
 from headrace.table.options import AGGREGATE_PUSHDOWN
 from headrace.table.physical.basic import ValuesScan
-from headrace.table.physical.conversion import ConversionContext, table_source
+from headrace.table.physical.conversion import ConversionContext, statistics_of
 from headrace.table.physical.node import with_unique_names
 
 _INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
@@ -29,7 +29,7 @@ def known_aggregate(aggregate: logical.Aggregate, context: ConversionContext) ->
     if found is None:
         return None
     scan, places = found
-    known = table_source(scan, context).statistics
+    known = statistics_of(scan, context)
     if known is None or not known.is_exact:
         return None
     values = [_value(call, scan, places, known) for call in aggregate.calls]

@@ -35,7 +35,13 @@ from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore
-from headrace.table.physical.conversion import ConversionContext, converted, known_statistics, table_source
+from headrace.table.physical.conversion import (
+    ConversionContext,
+    converted,
+    known_statistics,
+    statistics_of,
+    table_source,
+)
 from headrace.table.physical.determinism import with_deterministic_updates
 from headrace.table.physical.explain import execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
@@ -82,7 +88,7 @@ class Planner:
         """
         context = ConversionContext(self.is_batch, self.settings, is_shown)
         if self.is_batch and not is_shown:
-            context = replace(context, estimates=Estimates(lambda scan: table_source(scan, context).statistics))
+            context = replace(context, estimates=Estimates(lambda scan: statistics_of(scan, context)))
         purpose = PlanPurpose(is_shown, self.is_batch)
         logical = [
             optimized(
@@ -113,7 +119,7 @@ class Planner:
         asked = self.settings.get(JOIN_REORDER)
         if not self.is_batch or asked is False:
             return None
-        estimates = Estimates(lambda scan: table_source(scan, context).statistics)
+        estimates = Estimates(lambda scan: statistics_of(scan, context))
         has_joins = any(isinstance(node, Join) for node in relation.walk())
         return estimates if asked or (has_joins and estimates.are_known(relation)) else None
 

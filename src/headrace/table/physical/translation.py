@@ -23,11 +23,11 @@ from headrace.graph.stream_graph import Edge, StreamGraph
 from headrace.operators.changelog.order import SortField
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.nullable import NullableKeys
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.scalars import Scalar, SortKey
 from headrace.table.logical.schema import Schema
 from headrace.table.options import STATE_TTL
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
-from headrace.table.rules.conditions import is_deterministic
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from headrace.table.functions.definitions import CallShape, Determinism
-from headrace.table.functions.table import FUNCTIONS, definition_of_call
+from headrace.table.functions.definitions import CallShape
+from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import with_nullability
 from headrace.table.logical.scalars import Call, Case, Cast, Literal, Scalar, all_of, conjuncts, substituted
 
@@ -55,12 +55,6 @@ def merged(scalars: Sequence[Scalar], columns: Sequence[Scalar]) -> list[Scalar]
 
 def _size(scalars: Iterable[Scalar]) -> int:
     return sum(1 for each in scalars for _ in each.walk())
-
-
-def is_deterministic(scalar: Scalar) -> bool:
-    """Return whether a scalar is deterministic, so that it may be evaluated twice or not at all."""
-    definitions = (definition_of_call(node) for node in scalar.walk() if isinstance(node, Call))
-    return all(each is None or each.determinism is not Determinism.NEVER for each in definitions)
 
 
 def without_null_branch(condition: Scalar) -> Scalar:

@@ -12,11 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.formats.statistics import Statistics
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import is_equality, is_true
 from headrace.table.logical.relations import JoinKind, Relation, Scan
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, conjuncts, input_refs, moved
-from headrace.table.rules.conditions import is_deterministic
 
 UNKNOWN_ROWS: Final = 1e8
 """The rows of a table without statistics."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation
 from headrace.table.logical.scalars import Call, InputRef, Scalar, all_of, conjuncts, input_refs, moved
-from headrace.table.rules.conditions import either, is_deterministic
+from headrace.table.rules.conditions import either
 from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.push_down import with_filters_below
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.table.functions.table import is_deterministic
 from headrace.table.functions.types import root_of
 from headrace.table.logical.join_keys import condition_of, is_equality, with_columns
 from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation
@@ -21,7 +22,7 @@ from headrace.table.logical.scalars import (
     input_refs,
     moved,
 )
-from headrace.table.rules.conditions import factored, is_deterministic
+from headrace.table.rules.conditions import factored
 from headrace.table.rules.temporal import TemporalJoin
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import Filter, Relation
 from headrace.table.logical.scalars import (
@@ -20,7 +21,7 @@ from headrace.table.logical.scalars import (
     moved,
     substituted,
 )
-from headrace.table.rules.conditions import is_deterministic, merged
+from headrace.table.rules.conditions import merged
 from headrace.table.rules.joins import filter_below_join, with_condition_below
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.temporal import LookupJoin

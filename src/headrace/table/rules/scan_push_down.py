@@ -18,9 +18,9 @@ from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import string
 from headrace.table.connectors.table_source import Partition, TableSource
 from headrace.table.evaluation import ExpressionCompiler
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.relations import Filter, Relation, Scan, Sort, Values
 from headrace.table.logical.scalars import Cast, InputRef, Scalar, all_of, conjuncts, input_refs
-from headrace.table.rules.conditions import is_deterministic
 from headrace.table.rules.empty import of_no_rows
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.scalars import Call, Cast, FieldAccess, InputRef, Literal, Scalar, conjuncts
-from headrace.table.rules.conditions import is_deterministic
 
 _OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.scalars import BOOLEAN, Call, Literal, Scalar, all_of, conjuncts
-from headrace.table.rules.conditions import call, either, is_deterministic
+from headrace.table.rules.conditions import call, either
 from headrace.table.rules.searches import contradict
 
 _TRUE: Final = Literal(True, type=BOOLEAN.not_null())
