@@ -15,7 +15,14 @@ from headrace.storage.file_system import FileSystem, PosixFileSystem
 from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.object_store import ObjectStore, Options, client, options_for
-from headrace.storage.settings import PROFILE, check_settings, complete_settings, is_of_hdfs, with_profile
+from headrace.storage.settings import (
+    DEFAULT_SETTINGS,
+    PROFILE,
+    check_settings,
+    complete_settings,
+    is_of_hdfs,
+    with_profile,
+)
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""
@@ -216,6 +223,11 @@ def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:
         return found
     added = {f"aws_{key}": value for key, value in of_profile.items() if key not in mine}
     return {key: value for key, value in found.items() if key != PROFILE} | added | {f"aws_{PROFILE}": ""}
+
+
+def are_said(options: Mapping[str, str]) -> bool:
+    """Return whether somebody says how storages are reached, which may be secret, in options as tasks have them."""
+    return any(value and DEFAULT_SETTINGS.get(key) != value for key, value in options.items())
 
 
 def local_path(location: str) -> Path:

@@ -311,7 +311,7 @@ _CONF_DIR: Final = "hdfs_conf_dir"
 
 _NAMES: Final = frozenset({PRINCIPAL, KEYTAB, TICKET_CACHE, _CONF_DIR})
 
-_DEFAULTS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.socket-timeout": "30000"}
+DEFAULT_SETTINGS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.socket-timeout": "30000"}
 """A name node that refuses connections is asked for some 20 s; then the epoch fails, and begins again. The other one is
 how long a data node may take to answer a reader, who asks the next one then, well before the request is given up."""
 
@@ -362,7 +362,7 @@ def complete_settings(options: Mapping[str, str]) -> dict[str, str]:
         known = " or ".join(map(shown_option, close or sorted(_NAMES)))
         raise CheckpointStorageError(f"{shown_option(key)} is not an option of HDFS: did you mean {known}?")
     folder = own.pop(_CONF_DIR, None)
-    settings = _DEFAULTS | _site_settings(folder) | {k: v for k, v in options.items() if is_hadoop_key(k)} | own
+    settings = DEFAULT_SETTINGS | _site_settings(folder) | {k: v for k, v in options.items() if is_hadoop_key(k)} | own
     return {
         key: ",".join(map(str.strip, value.split(","))) if key.startswith(NAME_NODES) else value
         for key, value in settings.items()

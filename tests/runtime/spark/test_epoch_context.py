@@ -12,6 +12,8 @@ from headrace.common.configuration import Configuration
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.spark import runtime, shipping
+from headrace.runtime.spark.epoch_sessions import EpochSession
+from headrace.runtime.spark.worker import ShippedJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,17 +55,17 @@ def test_a_big_context_takes_the_other_way_and_changes_nothing(
     shipped = [pair for pair, _ in sums_per_key()]
     written: list[list[bytes]] = []
     built: list[object] = []
-    build, write = runtime.SparkRuntime._build, shipping.ShippedFiles.write_parts
+    build, write = EpochSession._built, shipping.ShippedFiles.write_parts
 
-    def counting(self: runtime.SparkRuntime) -> Any:
-        built.append(self)
-        return build(self)
+    def counting(self: EpochSession, job: Any, parallelism: tuple[int, ...]) -> Any:
+        built.append(job)
+        return build(self, job, parallelism)
 
     def recording(self: shipping.ShippedFiles, parts: list[bytes]) -> shipping.Parts:
         written.append(parts)
         return write(self, parts)
 
-    monkeypatch.setattr(runtime.SparkRuntime, "_build", counting)
+    monkeypatch.setattr(EpochSession, "_built", counting)
     monkeypatch.setattr(shipping.ShippedFiles, "write_parts", recording)
     assert [pair for pair, _ in sums_per_key()] == shipped
     assert written == []
@@ -72,14 +74,14 @@ def test_a_big_context_takes_the_other_way_and_changes_nothing(
     assert [pair for pair, _ in found] == shipped
     assert len(written) >= EPOCHS
     assert {len(parts) for parts in written} == {5}
-    assert len(built) == 2, "each job has one query for all its epochs"
+    assert [type(job) for job in built] == [ShippedJob], "each job has one query for all its epochs, or that of others"
     assert {size for _, size in found if size > 500} == set(), "Spark sends where to find it, and no more"
     assert list((tmp_path / "checkpoint" / "shipped").iterdir()) == []
 
 
 def test_no_setting_is_left_behind(spark: SparkSession) -> None:
     sums_per_key()
-    assert [key for key in spark.conf.getAll if key.startswith("spark.headrace.headrace-")] == []
+    assert [key for key in spark.conf.getAll if key.startswith("spark.headrace.")] == []
 
 
 def test_a_job_file_that_somebody_has_changed_is_not_used(

@@ -18,9 +18,17 @@ import pyspark
 import pytest
 from pyspark.sql import functions as sql
 
+from headrace.common.configuration import Configuration
 from headrace.common.java import bundled_java_home, find_java
-from headrace.runtime.spark.session import (
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.runtime.spark.epoch_sessions import (
+    CONTEXT_KEY,
+    EPOCH_SESSIONS,
+    JOB_KEY,
+    EpochSession,
     EpochSessions,
+)
+from headrace.runtime.spark.session import (
     _uninterrupted,
     acquire_session,
     mismatches,
@@ -154,6 +162,32 @@ def test_jobs_that_follow_each_other_have_the_same_session(spark: SparkSession) 
     assert changed.session.conf.get("spark.sql.session.timeZone") == "CET"
     sessions.give_back(theirs, changed)
     assert sessions.take(spark.newSession()) is not changed
+
+
+@pytest.mark.spark
+def test_jobs_that_follow_each_other_have_the_same_query_unless_it_would_tell_secrets(spark: SparkSession) -> None:
+    def session_of(parallelism: int, **options: str) -> EpochSession:
+        """The session of a job that has ended."""
+        settings = {"headrace.runtime": "spark", "parallelism.default": str(parallelism), **options}
+        environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        doubled = environment.from_collection([1, 2, 3]).map(lambda n: n * 2)
+        with doubled.rebalance().execute_and_collect() as records:
+            assert sorted(records) == [2, 4, 6]
+        taken = EPOCH_SESSIONS.take(spark)
+        EPOCH_SESSIONS.give_back(spark, taken)
+        assert {taken.session.conf.get(key, "nothing") for key in (JOB_KEY, CONTEXT_KEY)} == {"nothing"}
+        return taken
+
+    session = session_of(2)
+    before = dict(session.shared)
+    assert before
+    assert session_of(2) is session
+    assert session.shared == before
+    assert session_of(3) is session
+    assert session.shared.keys() > before.keys()
+    before = dict(session.shared)
+    assert session_of(4, **{"s3.access-key": "somebody", "s3.secret-key": SECRET}) is session
+    assert session.shared == before
 
 
 @pytest.mark.spark

@@ -24,7 +24,7 @@ from pyspark.sql import functions as sql
 
 from headrace.exchange.envelope import SORT_COLUMNS
 from headrace.runtime.spark.class_archive import ClassArchive
-from headrace.runtime.spark.runtime import ENVELOPES
+from headrace.runtime.spark.epoch_sessions import ENVELOPES
 from headrace.runtime.spark.session import acquire_session, session_of_epochs
 from headrace.runtime.spark.settings import DEFAULT_JAVA_OPTIONS, FRUGAL_JAVA
 

@@ -14,19 +14,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark import SparkFiles
-from pyspark.sql import functions as sql
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.common.errors import JobExecutionError
 from headrace.common.pickling import pickle_by_value
-from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, EnvelopeKind
+from headrace.exchange.envelope import EnvelopeKind
 from headrace.runtime.spark.background_process import BackgroundProcess
+from headrace.runtime.spark.epoch_sessions import CONTEXT_KEY, EPOCH_SESSIONS, JOB_KEY
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
-from headrace.runtime.spark.session import EPOCH_SESSIONS, SessionHandle
+from headrace.runtime.spark.session import SessionHandle
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
-from headrace.runtime.spark.task_times import LATEST, TimesAccumulator, times_of
-from headrace.runtime.spark.worker import ShippedJob, background_stage, later_stage, source_stage
+from headrace.runtime.spark.task_times import times_of
+from headrace.runtime.spark.worker import JobOfQuery, ShippedJob, background_stage
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, with_times
@@ -56,9 +55,6 @@ _SHUFFLED_BYTES_CHANGE: Final = ("spark.io.encryption.enabled", "spark.shuffle.c
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
 
-ENVELOPES: Final = from_arrow_schema(SCHEMA)
-"""The schema of envelopes in Spark's words; as text it would have to be parsed, a third of a second the first time."""
-
 
 class SparkRuntime:
     """Executes epochs as Spark queries; implements :class:`headrace.jobmanager.runtime.Runtime`.
@@ -69,6 +65,9 @@ class SparkRuntime:
 
     _job: ShippedJob
     """The job as tasks get it, from :meth:`start` on."""
+
+    _job_text: str | None
+    """The same where the settings of queries tell it; None where it is in the closures of a query of its own."""
 
     _files: ShippedFiles
     """Likewise, what is shipped by files."""
@@ -87,8 +86,7 @@ class SparkRuntime:
         self._payloads: str | None = None
         self._job_files: set[str] = set()
         self._prepared: DataFrame | None = None
-        self._context_key = f"spark.headrace.{self._tag}"
-        self._times: TimesAccumulator = self._session.sparkContext.accumulator({}, LATEST)
+        self._is_undisturbed = True
 
     def start(self, blob: SerializedJob) -> None:
         """Ship the job; where tasks run on other machines, try them first.
@@ -108,6 +106,7 @@ class SparkRuntime:
             self._payloads = self._payload_folder()
             self._is_started = True  # from here on, so that it is tried again where the storage was away
         self._job = self._ship(blob)
+        self._job_text = self._text_of_job(blob)
         remove_probes(blob.state)
         if not self._tasks_run_here:
             self._check_executors(blob.state)
@@ -123,6 +122,7 @@ class SparkRuntime:
             self._tag_queries()
             table = self._query(context_parts).toArrow()
         except SPARK_ERRORS as error:
+            self._is_undisturbed = False
             raise failure(f"epoch {context.epoch}", error) from error
         finally:
             self._files.forget(context_parts)
@@ -133,7 +133,7 @@ class SparkRuntime:
         reports = (
             pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == EnvelopeKind.REPORT
         )
-        return with_times(reports, times_of(self._times, context.epoch))
+        return with_times(reports, times_of(self._of_job.times, context.epoch))
 
     def slots(self) -> int:
         """The cores of all executors that are there now.
@@ -176,6 +176,7 @@ class SparkRuntime:
 
     def cancel(self) -> None:
         """Interrupt the query that runs, and what runs beside it."""
+        self._is_undisturbed = False
         # Not interruptTag() of the session: it finds only what the same thread has tagged.
         with contextlib.suppress(*_STOPPED):
             self._session.sparkContext.cancelJobsWithTag(self._tag)
@@ -194,8 +195,8 @@ class SparkRuntime:
             shutil.rmtree(self._payloads, ignore_errors=True)
         with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
             self._session.sparkContext.removeJobTag(self._tag)
-            self._session.conf.unset(self._context_key)
-            EPOCH_SESSIONS.give_back(self._given, self._of_job)
+            if self._is_undisturbed:  # else tasks of the job may still run
+                EPOCH_SESSIONS.give_back(self._given, self._of_job)
 
     def _tag_queries(self) -> None:
         """Let :meth:`cancel` find the queries that this thread is about to run."""
@@ -225,6 +226,14 @@ class SparkRuntime:
         self._job_files.add(name)
         return ShippedJob(digest, blob.storage, storage_options, name, self._payloads)
 
+    def _text_of_job(self, blob: SerializedJob) -> str | None:
+        """The job as the value of a setting, if it is small, and has no secrets: these are in closures alone."""
+        brings_archives = any(True for _ in blob.dependencies.all())
+        if not self._tasks_run_here or brings_archives or self._job.has_options or self._big_job is not None:
+            return None
+        text = JobOfQuery.text_of(self._job)
+        return text if len(text) * sum(self._parallelism) <= SENT_WITH_TASKS_BYTES else None
+
     def _payload_folder(self) -> str | None:
         """Return where tasks hand large payloads to each other, if they all run here; None where Spark has all."""
         settings = self._session.conf  # which has those of Spark's core as well
@@ -244,9 +253,13 @@ class SparkRuntime:
         ``select`` makes a new query of the old DataFrame: running the DataFrame itself again would take the shuffle
         files of the epoch before.
         """
-        if self._prepared is None:
-            self._prepared = self._build()
-        self._session.conf.set(self._context_key, context.to_text())
+        if self._prepared is None and self._job_text is not None:
+            self._prepared = self._of_job.shared_query(self._parallelism)
+        elif self._prepared is None:
+            self._prepared = self._of_job.query(self._job, self._parallelism)
+        if self._job_text is not None:
+            self._session.conf.set(JOB_KEY, self._job_text)
+        self._session.conf.set(CONTEXT_KEY, context.to_text())
         self._bring_back_the_job()
         return self._prepared.select("*")
 
@@ -256,17 +269,6 @@ class SparkRuntime:
             name, content = self._big_job
             if self._files.folder.size(name) is None:
                 self._files.write_job(content)
-
-    def _build(self) -> DataFrame:
-        tasks, stage_0 = self._parallelism[0], partial(source_stage, self._job, self._times, self._context_key)
-        query = self._session.range(0, tasks, 1, tasks).mapInArrow(stage_0, ENVELOPES)
-        for stage in range(1, len(self._parallelism)):
-            query = (
-                query.repartitionById(self._parallelism[stage], sql.col("partition"))
-                .sortWithinPartitions(*SORT_COLUMNS)
-                .mapInArrow(partial(later_stage, self._job, self._times, stage), ENVELOPES)
-            )
-        return query
 
     def _process_beside(self) -> BackgroundProcess | None:
         """The process for work that gives way to the epochs, where all tasks run on this machine."""

@@ -1,7 +1,5 @@
 """The Spark session that a job runs in: the user's if there is one, else one of headrace's own."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil
@@ -9,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock, Thread
+from threading import Thread
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -135,54 +132,6 @@ def session_of_epochs(session: SparkSession) -> SparkSession:
         if own.conf.isModifiable(key):
             own.conf.set(key, value)
     return own
-
-
-def settings_text(session: SparkSession) -> str:
-    """All settings of a session, by one call into Java."""
-    text: str = session.conf._jconf.getAllAsJava().toString()
-    return text
-
-
-class EpochSessions:
-    """The sessions for headrace's own queries, each of which one job has at a time.
-
-    A new one takes Java and the driver longer than a small query, so that jobs which run one after the other have the
-    same, unless settings of the session that it belongs to were changed.
-    """
-
-    def __init__(self) -> None:
-        self._idle: WeakKeyDictionary[SparkSession, list[EpochSession]] = WeakKeyDictionary()
-        self._lock = Lock()
-
-    def take(self, session: SparkSession) -> EpochSession:
-        """A session beside one of the user's, or of headrace's."""
-        settings = settings_text(session)
-        with self._lock:
-            found = [each for each in self._idle.pop(session, []) if each.settings == settings]
-            taken = found.pop() if found else None
-            self._idle[session] = found
-        return taken or EpochSession(session_of_epochs(session), settings)
-
-    def give_back(self, session: SparkSession, taken: EpochSession) -> None:
-        """Another job may have it."""
-        with self._lock:
-            self._idle.setdefault(session, []).append(taken)
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSession:
-    """A session for the queries of a job.
-
-    Attributes:
-        session: the session.
-        settings: those that the session had to which it belongs, as text.
-    """
-
-    session: SparkSession
-    settings: str
-
-
-EPOCH_SESSIONS: Final = EpochSessions()
 
 
 def running_session() -> SparkSession | None:

@@ -1,8 +1,12 @@
 """What runs inside Spark's Python workers: the two functions that ``mapInArrow`` calls."""
 
+from __future__ import annotations
+
+import base64
 import gc
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -18,6 +22,7 @@ from headrace.runtime.task.dependencies import enter, work_in
 from headrace.runtime.task.messages import EpochContext, SerializedJob, shipped_in
 from headrace.runtime.task.runner import TaskRunner
 from headrace.storage.folder import Folder
+from headrace.storage.locations import are_said
 
 _KEPT_RUNNERS = 4
 """A worker serves few jobs; those it has not seen for longest are closed."""
@@ -85,6 +90,15 @@ class ShippedJob:
         self._storage_options = storage_options
         self._content = content
 
+    @property
+    def has_options(self) -> bool:
+        """Return whether it says how object stores are reached, which may be secret."""
+        return are_said(self._storage_options)
+
+    def here(self) -> ShippedJob:
+        """The job."""
+        return self
+
     def enter(self) -> SerializedJob:
         """Make this process know the job's modules and files, so that its functions can be unpickled."""
         runner = _runners.get(self._digest)
@@ -118,24 +132,52 @@ class ShippedJob:
         return SerializedJob(**fields, storage=self._storage, storage_options=self._storage_options)
 
 
+@dataclass(frozen=True, slots=True)
+class JobOfQuery:
+    """The job that a query is run for, as its settings tell: so the same query serves many jobs.
+
+    Attributes:
+        key: the setting.
+    """
+
+    key: str
+
+    @staticmethod
+    def text_of(job: ShippedJob) -> str:
+        """The value of the setting."""
+        return base64.b64encode(pickle.dumps(job, protocol=5)).decode()
+
+    def here(self) -> ShippedJob:
+        """The job, in a task of the query."""
+        job: ShippedJob = pickle.loads(base64.b64decode(_setting(self.key)))
+        return job
+
+
+def _setting(key: str) -> str:
+    """The value that a setting of Spark had when the query of this task was started; also where it is run again."""
+    task = TaskContext.get()
+    value = task.getLocalProperty(key) if task else None
+    if value is None:
+        raise RuntimeError(f"Spark has not handed the setting {key} on to its task")
+    return str(value)
+
+
 def source_stage(
-    job: ShippedJob, times: TimesAccumulator, context_key: str, batches: Iterable[pa.RecordBatch]
+    given: ShippedJob | JobOfQuery, times: TimesAccumulator, context_key: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Stage 0 as a function of Arrow batches of subtasks.
 
     Args:
-        job: the job.
+        given: the job.
         times: is told where the time of the task goes.
         context_key: the Spark setting that tells where the context is. Settings reach a task as its local properties,
             as they were when its query was started; also when the task is run again.
         batches: the subtasks.
     """
-    runner, task = job.runner(), TaskContext.get()
+    job = given.here()
+    runner = job.runner()
     runner.on_times = partial(tell, times)
-    setting = task.getLocalProperty(context_key) if task else None
-    if setting is None:
-        raise RuntimeError(f"Spark has not handed the setting {context_key} on to its task")
-    contexts = Parts.from_text(str(setting))
+    contexts = Parts.from_text(_setting(context_key))
     for batch in batches:
         for subtask in batch.column(0).to_pylist():
             context: EpochContext = pickle.loads(contexts.part(subtask, runner.blob.shipped))
@@ -143,16 +185,17 @@ def source_stage(
 
 
 def later_stage(
-    job: ShippedJob, times: TimesAccumulator, stage: int, batches: Iterable[pa.RecordBatch]
+    given: ShippedJob | JobOfQuery, times: TimesAccumulator, stage: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """A later stage as a function of Arrow batches of envelopes; those for stages beyond pass through as they are.
 
     Args:
-        job: the job.
+        given: the job.
         times: is told where the time of the task goes.
         stage: the stage.
         batches: the envelopes.
     """
+    job = given.here()
     reader = PayloadReader(job.payloads)
     envelopes = (envelope for batch in batches for envelope in from_record_batch(batch))
     received = (reader.loaded(envelope) if envelope.stage == stage else envelope for envelope in envelopes)
