@@ -36,7 +36,7 @@ def page_of(browser: Browser, width: int = 1440, height: int = 900, **options: A
     """Inside, a window is open; what goes wrong on its pages fails the test at the end."""
     context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     visit = Visit(page)
     try:
         yield visit
