@@ -8,8 +8,9 @@ import pytest
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
+from headrace.jobmanager.epoch_reports import EpochReports
 from headrace.jobmanager.events import EpochStarted, EpochStatistics, JobStart
-from headrace.jobmanager.history import HistoryPoint, RunHistory, running_parts, split_points, state_sizes
+from headrace.jobmanager.history import HistoryPoint, RunHistory, running_parts, split_points
 from headrace.jobmanager.metrics import SplitProgress
 from headrace.jobmanager.status import JobSnapshot, JobStatusStore
 from headrace.runtime.task.messages import TaskReport
@@ -68,7 +69,7 @@ def test_sizes_of_state_are_by_uid_name_and_task() -> None:
         TaskReport(1, 1),
         TaskReport(0, 0),
     ]
-    assert state_sizes(reports) == {"sum": {"state/total": (5, 0, 7), "timers/event": (0, 0, 1)}}
+    assert EpochReports(reports).state_sizes == {"sum": {"state/total": (5, 0, 7), "timers/event": (0, 0, 1)}}
 
 
 def test_of_many_splits_those_are_kept_that_are_furthest_behind() -> None:

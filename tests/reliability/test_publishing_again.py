@@ -21,7 +21,7 @@ from headrace.common import Configuration, Duration, Encoder, WatermarkStrategy,
 from headrace.common.durable import Permissions, make_folder
 from headrace.common.errors import CheckpointError, StateMigrationError
 from headrace.connectors.file_system.committer import FileCommitter
-from headrace.connectors.file_system.staging import Staging
+from headrace.connectors.file_system.staging import StagingArea
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import (
@@ -100,13 +100,13 @@ def test_what_is_found_to_be_shown_is_confirmed(
     """Not what a call has shown, and before anything goes from which it could be shown again."""
     confirmed, hidden = list[str](), list[bool]()
 
-    def confirm(staging: Staging, found: Sequence[str]) -> None:
+    def confirm(staging: StagingArea, found: Sequence[str]) -> None:
         confirmed.extend(path.removeprefix(f"{staging.base}/") for path in found)
         if found:
             chunks = staging.file_system.walk(staging.chunk_folder(), lambda _: True)
             hidden.append(any(True for _ in chunks))
 
-    monkeypatch.setattr(Staging, "confirm", confirm)
+    monkeypatch.setattr(StagingArea, "confirm", confirm)
     crash(tmp_path, output)
     shown = set(contents(output))
     assert confirmed == []
@@ -140,9 +140,9 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
     shutil.copytree(tmp_path / "checkpoints", tmp_path / "copy")
     shown = 0
     with pytest.MonkeyPatch.context() as patch:
-        original = Staging.publish
+        original = StagingArea.publish
 
-        def show(staging: Staging, source: str, target: str) -> bool:
+        def show(staging: StagingArea, source: str, target: str) -> bool:
             nonlocal shown
             is_new = original(staging, source, target)
             shown += 1
@@ -150,7 +150,7 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
                 raise CrashError
             return is_new
 
-        patch.setattr(Staging, "publish", show)
+        patch.setattr(StagingArea, "publish", show)
         SmallJob(tmp_path, sink(output, policy=RollingPolicy.default_rolling_policy(part_size=500))).crash()
     shutil.rmtree(tmp_path / "checkpoints")
     shutil.move(tmp_path / "copy", tmp_path / "checkpoints")

@@ -16,7 +16,7 @@ from headrace.client import submission
 from headrace.common.errors import JobSupersededError
 from headrace.connectors.file_system import committer
 from headrace.connectors.file_system.committer import FileCommitter
-from headrace.connectors.file_system.staging import Staging
+from headrace.connectors.file_system.staging import StagingArea
 from headrace.storage import file_system
 from headrace.storage.file_system import PosixFileSystem
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
@@ -114,7 +114,7 @@ STEPS = {
 
 def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
     """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
-    callers: list[Any] = [FileCommitter, committer, Staging, PosixFileSystem, file_system]
+    callers: list[Any] = [FileCommitter, committer, StagingArea, PosixFileSystem, file_system]
     owner = committer if step == "checked_blocks" else next(each for each in callers if hasattr(each, step))
     original, calls = getattr(owner, step), itertools.count(1)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.reporters import endpoint
-from headrace.reporters.endpoint import ScrapeEndpoint
+from headrace.reporters import prometheus
+from headrace.reporters.prometheus import ScrapeEndpoint
 from tests.reporters.jobs import free_port, wait_until
 
 
@@ -23,7 +23,7 @@ def hello(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScrapeEndpoint]:
-    monkeypatch.setattr(endpoint, "_SECONDS", 0.2)
+    monkeypatch.setattr(prometheus, "_SECONDS", 0.2)
     made = ScrapeEndpoint("127.0.0.1", [free_port()], hello)
     yield made
     made.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.file_system.staging import Staging
+from headrace.connectors.file_system.staging import StagingArea
 from headrace.storage.files import FileStatus, FileStore
 from headrace.storage.locations import file_system_of, open_path
 from tests.reliability.support.file_sinks import Kind
@@ -33,8 +33,8 @@ class RemoteOutput:
         self.place = f"{scheme}//{authority}"
 
     @property
-    def staging(self) -> Staging:
-        return Staging(*open_path(self.uri, self.options), "a")
+    def staging(self) -> StagingArea:
+        return StagingArea(*open_path(self.uri, self.options), "a")
 
     def read(self, path: str) -> bytes:
         staging = self.staging

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.common.errors import CheckpointStorageError, CommitRefusedError, JobSupersededError
 from headrace.connectors.file_system.committer import FileCommitter
-from headrace.connectors.file_system.staging import Staging
+from headrace.connectors.file_system.staging import StagingArea
 from headrace.storage.object_store import ObjectStore
 from tests.reliability.support.file_sinks import Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
@@ -55,11 +55,11 @@ class Pause:
 
 
 STEPS = [
-    (ROLLED, Staging, "write_for_publishing"),
-    (ROLLED, Staging, "has_publishing_folder"),
-    (ROLLED, Staging, "publish"),
+    (ROLLED, StagingArea, "write_for_publishing"),
+    (ROLLED, StagingArea, "has_publishing_folder"),
+    (ROLLED, StagingArea, "publish"),
     (ROLLED, FileCommitter, "_publish"),
-    (AT_ONCE, Staging, "publish"),
+    (AT_ONCE, StagingArea, "publish"),
     (AT_ONCE, FileCommitter, "_publish"),
 ]
 
@@ -239,7 +239,7 @@ def test_something_else_with_the_name_of_a_part_is_told(output: Output, monkeypa
 
 
 def test_the_root_of_a_bucket(output: Output) -> None:
-    staging = Staging(ObjectStore(output.place, tuple(sorted(output.options.items()))), "", "a")
+    staging = StagingArea(ObjectStore(output.place, tuple(sorted(output.options.items()))), "", "a")
     file = staging.begin_chunk("", 1, 2, 3)
     file.write(b"x")
     file.keep("/.headrace-a/chunks/name")
@@ -248,5 +248,5 @@ def test_the_root_of_a_bucket(output: Output) -> None:
 
 
 def test_it_travels_without_showing_secrets(output: Output) -> None:
-    staging = Staging(ObjectStore(output.place, tuple(sorted(output.options.items()))), "/a", "a")
+    staging = StagingArea(ObjectStore(output.place, tuple(sorted(output.options.items()))), "/a", "a")
     assert SECRET not in f"{staging} {staging!r}"

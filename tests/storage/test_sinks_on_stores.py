@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connectors.file_system.staging import Staging
+from headrace.connectors.file_system.staging import StagingArea
 from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.object_store import ObjectStore
 from tests.reliability.support.file_sinks import KINDS, Kind, by_name
@@ -70,21 +70,21 @@ def test_a_job_stops_crashes_and_goes_on(output: RemoteOutput, kind: Kind) -> No
 def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     """On an object store between a copy and the removal of what was copied, on HDFS behind a rename."""
     calls = itertools.count(1)
-    remove, show = ObjectStore.remove, Staging.publish
+    remove, show = ObjectStore.remove, StagingArea.publish
 
     def dying_remove(self: ObjectStore, path: str) -> bool:
         if "/chunks/" in path and next(calls) == nth:
             raise CrashError
         return remove(self, path)
 
-    def dying_show(self: Staging, source: str, target: str) -> bool:
+    def dying_show(self: StagingArea, source: str, target: str) -> bool:
         done = show(self, source, target)
         if isinstance(self.file_system, HdfsFileSystem) and next(calls) == nth:
             raise CrashError
         return done
 
     patched.setattr(ObjectStore, "remove", dying_remove)
-    patched.setattr(Staging, "publish", dying_show)
+    patched.setattr(StagingArea, "publish", dying_show)
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_a_crash_in_the_middle_of_showing(
     assert before.items() <= output.visible().items()
 
 
-def staged(staging: Staging, name: str, content: bytes) -> str:
+def staged(staging: StagingArea, name: str, content: bytes) -> str:
     file = staging.begin_chunk("", 1, 2, 3)
     file.write(content)
     file.finish()

@@ -209,7 +209,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
                 "a dispatcher serves its jobs, and logs them: leave out --rest, --progress and --traceback",
                 param_hint="-d, -m",
             )
-        from headrace.cli.submission import submit_program
+        from headrace.cli.cluster import submit_program
 
         submit_program(script, args or [], settings, jobmanager)
         return

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import Final
 
 from headrace.checkpoint.manifest import (
@@ -29,8 +28,8 @@ from headrace.common.errors import (
 )
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.jobmanager.epoch_reports import EpochReports
 from headrace.jobmanager.events import JobEnd
-from headrace.jobmanager.metrics import next_operator_counters, records_read
 from headrace.jobmanager.recovery import (
     check_compatible,
     check_declared,
@@ -44,7 +43,7 @@ from headrace.jobmanager.settings import PlannedJob, Retention
 from headrace.jobmanager.sinks import JobSinks
 from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.background import compact
-from headrace.runtime.task.messages import EpochContext, TaskReport
+from headrace.runtime.task.messages import EpochContext
 from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
 from headrace.storage.folder import Folder
 
@@ -254,14 +253,15 @@ def next_manifest(
     manifest: Manifest,
     plan: JobPlan,
     context: EpochContext,
-    reports: Sequence[TaskReport],
+    reports: EpochReports,
     *,
     sources: Mapping[str, SourceSnapshot],
     pending: tuple[PendingCommit, ...],
     in_progress: Mapping[str, object],
 ) -> Manifest:
     """The manifest of an epoch that has succeeded; ``pending`` is of earlier epochs too."""
-    by_task = {(report.stage, report.partition): report for report in reports}
+    counters = Counter(manifest.counters)
+    counters.update(reports.job_counters, numRecordsRead=sum(map(reports.records_read, sources)), numEpochs=1)
     return Manifest(
         epoch=context.epoch,
         generation=context.generation,
@@ -271,35 +271,23 @@ def next_manifest(
         state_backend=plan.settings.state_backend.name,
         processing_time=context.processing_time,
         sources=sources,
-        stages=tuple(_stage(stage, by_task) for stage in plan.stages),
+        stages=tuple(_stage(stage, reports) for stage in plan.stages),
         pending=pending,
         in_progress=in_progress,
         finished=context.is_last,
-        counters=_counters(manifest.counters, plan, reports),
-        operator_counters=next_operator_counters(manifest.operator_counters, reports),
-        state_bytes=sum(map(attrgetter("state_bytes"), reports)),
+        counters=dict(counters),
+        operator_counters=reports.counters_after(manifest.operator_counters),
+        state_bytes=reports.state_bytes,
     )
 
 
-def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
+def _stage(stage: Stage, reports: EpochReports) -> StageSnapshot:
     operators: dict[str, OperatorSnapshot] = {}
     for op in stage.operators:
         if stage.index or op.state_kinds:
             operators[op.uid] = OperatorSnapshot(op.parallelism, op.max_parallelism, op.state_kinds)
     partitions = range(stage.parallelism if operators else 0)
-    return StageSnapshot(operators, tuple(reports[stage.index, number].snapshot for number in partitions))
-
-
-def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport]) -> dict[str, int]:
-    """Totals of the job: what its own counters have come to in all operators together."""
-    counters = Counter(totals)
-    counters["numRecordsRead"] += records_read(plan, reports)
-    counters["numEpochs"] += 1
-    for report in reports:
-        for counts in report.counters.values():
-            for name, amount in counts.items():
-                counters[name] += amount
-    return dict(counters)
+    return StageSnapshot(operators, tuple(reports.snapshots[stage.index, number] for number in partitions))
 
 
 EPOCHS_BETWEEN_LOOKS = 8

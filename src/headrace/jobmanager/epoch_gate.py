@@ -1,24 +1,14 @@
 """The gate in front of the checkpoint of an epoch: what violates expectations is not published by itself."""
 
 import threading
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Callable
 from typing import Final
 
 from headrace.common.errors import JobExecutionError
 from headrace.jobmanager.events import EpochHeld, EpochReleased, JobEvent
-from headrace.runtime.task.messages import TaskReport
 
 _LOOK_SECONDS: Final = 0.2
 """The interval at which a job whose epoch is held looks whether it is cancelled, or taken over."""
-
-
-def held_by(reports: Sequence[TaskReport]) -> dict[str, str]:
-    """Why operators hold an epoch back, by uid: what the first of their subtasks says."""
-    found: dict[str, str] = {}
-    for report in sorted(reports, key=attrgetter("stage", "partition")):
-        found = {**report.held, **found}
-    return found
 
 
 class EpochGate:

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from operator import attrgetter
 from typing import Final
 
 from headrace.checkpoint.manifest import Manifest, PendingCommit
@@ -19,16 +18,16 @@ from headrace.common.logs import get_logger, with_fields
 from headrace.connectors.source import ReadBudget
 from headrace.jobmanager.alignment import WatermarkAligner
 from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, next_manifest
-from headrace.jobmanager.epoch_gate import EpochGate, held_by
+from headrace.jobmanager.epoch_gate import EpochGate
+from headrace.jobmanager.epoch_reports import EpochReports
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.events import EpochHeld, EpochStatistics
-from headrace.jobmanager.history import running_parts, state_sizes
+from headrace.jobmanager.history import running_parts
 from headrace.jobmanager.metrics import (
     FunctionMetrics,
     SourceProgress,
     SplitProgress,
     WatermarkProgress,
-    records_read,
 )
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.jobmanager.runtime import Runtime
@@ -42,7 +41,6 @@ from headrace.runtime.task.messages import (
     SplitAssignment,
     TaskReport,
     check_broadcast_state,
-    committables_by_sink,
     raise_reported,
 )
 from headrace.time.clock import Clock
@@ -419,22 +417,22 @@ class JobExecution:
             None when the epoch was held back, and the job is to stop before it.
         """
         job, began, started = self.job, time.time_ns(), time.monotonic()
-        reports = run_epoch(job, planned)
-        raise_reported(reports)
-        check_broadcast_state(job.planned.plan, reports)
-        held, ran = held_by(reports), time.monotonic()
-        if held and not job.gate.lets_pass(EpochHeld(planned.context.epoch, held)):
+        reported = run_epoch(job, planned)
+        raise_reported(reported)
+        check_broadcast_state(job.planned.plan, reported)
+        reports, ran = EpochReports(reported), time.monotonic()
+        if reports.held and not job.gate.lets_pass(EpochHeld(planned.context.epoch, reports.held)):
             return None
         released = time.monotonic()
-        read = records_read(job.planned.plan, reports)
+        read = sum(map(reports.records_read, self._source_uids))
         manifest = self._checkpoint(planned, reports)
         done = time.monotonic()
-        self.measured = self.measured.after(reports, job.now())
+        self.measured = self.measured.after(reports.tasks, job.now())
         self.commits.drain(MAX_PENDING_EPOCHS)  # sinks that are slower than the job hold it back
         waited = time.monotonic()
         job.sizer.observe(read, planned.seconds + ran - started + waited - released)
         ended = time.time_ns()
-        self.times = self._keeper.after(self.times, reports, EpochTimes(self._before, ended, planned.is_full))
+        self.times = self._keeper.after(self.times, reports.tasks, EpochTimes(self._before, ended, planned.is_full))
         self._before = ended
         event_time = self.event_time(manifest)
         return EpochStatistics(
@@ -454,8 +452,8 @@ class JobExecution:
             pending=manifest.pending_by_sink(),
             event_time=event_time,
             sources=self._readings(planned, reports, event_time.splits),
-            parts=running_parts(self._source_uids, reports, began, ran - started),
-            state_sizes=state_sizes(reports),
+            parts=running_parts(self._source_uids, reports.tasks, began, ran - started),
+            state_sizes=reports.state_sizes,
         )
 
     def _watermark(self) -> int:
@@ -467,7 +465,7 @@ class JobExecution:
         return max(waiting, default=MAX_WATERMARK)
 
     def _readings(
-        self, planned: EpochPlan, reports: Sequence[TaskReport], splits: Sequence[SplitProgress]
+        self, planned: EpochPlan, reports: EpochReports, splits: Sequence[SplitProgress]
     ) -> tuple[SourceProgress, ...]:
         """Return how far each source is behind when an epoch is complete."""
         now, found = self.job.now(), list[SourceProgress]()
@@ -490,16 +488,14 @@ class JobExecution:
                 waiting.update(split.watermarks)
         return WatermarkProgress(self.job.planned.plan, manifest, tuple(splits), frozenset(ended - waiting))
 
-    def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport]) -> Manifest:
+    def _checkpoint(self, planned: EpochPlan, reports: EpochReports) -> Manifest:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
         job, context, before = self.job, planned.context, self.job.checkpoints.known()
         self.is_checkpointing = True
-        channels = list(chain.from_iterable(map(attrgetter("channels"), reports)))
         for source in self.sources:
-            source.completed(planned.splits[source.planned.uid], channels, context.processing_time)
-        written = committables_by_sink(reports)
+            source.completed(planned.splits[source.planned.uid], reports.channels, context.processing_time)
         commits, in_progress = job.sinks.pre_commit(
-            before, context.epoch, context.processing_time, written, is_last=context.is_last
+            before, context.epoch, context.processing_time, reports.committables, is_last=context.is_last
         )
         manifest = next_manifest(
             before,

@@ -10,9 +10,9 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
+from headrace.jobmanager.epoch_reports import StateSizes
 from headrace.jobmanager.history import (
     RunningParts,
-    StateSizes,
     task_sizes,
 )
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress

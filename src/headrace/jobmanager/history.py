@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
+from headrace.jobmanager.epoch_reports import StateSizes
 from headrace.jobmanager.metrics import SplitProgress
 from headrace.runtime.task.messages import TaskReport
 from headrace.runtime.task.task_clock import TaskTimes
-
-StateSizes: TypeAlias = Mapping[str, Mapping[str, tuple[int, ...]]]
-"""Bytes of state by uid, name of the store, and task of the stage."""
 
 _NANO: Final = 1_000_000_000
 
@@ -76,23 +73,6 @@ def running_parts(
         reading, operating, before = reading + round(read * share), operating + round(work * share), ended
     shuffling = max(0.0, seconds - (reading + operating) / _NANO)
     return RunningParts(reading / _NANO, operating / _NANO, shuffling)
-
-
-def state_sizes(reports: Sequence[TaskReport]) -> StateSizes:
-    """The sizes of all state after an epoch."""
-    tasks = Counter(report.stage for report in reports)
-    found: dict[str, dict[str, list[int]]] = {}
-    for report in reports:
-        for uid, by_name in report.state_sizes.items():
-            of_operator = found.get(uid)
-            if of_operator is None:
-                of_operator = found[uid] = {}
-            for name, size in by_name.items():
-                by_task = of_operator.get(name)
-                if by_task is None:
-                    by_task = of_operator[name] = [0] * tasks[report.stage]
-                by_task[report.partition] = size
-    return {uid: {name: tuple(sizes) for name, sizes in by_name.items()} for uid, by_name in found.items()}
 
 
 def task_sizes(sizes: StateSizes) -> dict[str, tuple[int, ...]]:

@@ -6,19 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, NamedTuple, TypeVar
 
-from headrace.checkpoint.manifest import Manifest, OperatorCounters, OperatorProgress
+from headrace.checkpoint.manifest import Manifest, OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.connectors.source import Pending
 from headrace.graph.specs import TimestampsSpec
 from headrace.metrics.registry import (
     ALIGNMENT_DRIFT,
-    BYTES_IN,
-    BYTES_OUT,
-    EVENTS,
     INPUT_WATERMARK,
     OUTPUT_WATERMARK,
-    RECORDS_IN,
-    RECORDS_OUT,
     SPLIT_WATERMARK,
     WATERMARK_LAG,
     MetricGroupName,
@@ -75,44 +70,6 @@ def counters_of(manifest: Manifest | None) -> dict[MetricKey, int]:
             for subtask, total in enumerate(by_subtask):
                 found[MetricKey(uid, subtask, name)] = total
     return found
-
-
-def records_read(plan: JobPlan, reports: Iterable[TaskReport]) -> int:
-    """Return how many records the sources gave; the enumerators' word for it is an estimate."""
-    operators = plan.stages[0].operators
-    return sum(each.records.get(op.uid, 0) for each in reports for op in operators if not op.node.inputs)
-
-
-def next_operator_counters(
-    known: OperatorCounters, reports: Iterable[TaskReport]
-) -> dict[str, dict[str, tuple[int, ...]]]:
-    """The totals of operators after an epoch; those of subtasks that there are no more stay in the sums."""
-    totals = {uid: {name: list(values) for name, values in counters.items()} for uid, counters in known.items()}
-    for report in reports:
-        subtask = report.partition
-        for uid, name, amount in _counted(report):
-            values = totals.setdefault(uid, {}).setdefault(name, [])
-            values.extend([0] * (subtask + 1 - len(values)))
-            values[subtask] += amount
-    return {uid: {name: tuple(values) for name, values in counters.items()} for uid, counters in totals.items()}
-
-
-def _counted(report: TaskReport) -> Iterator[tuple[str, str, int]]:
-    """The counts of a task by uid and name: those of all operators, and those of functions."""
-    for uid, records in report.records.items():
-        yield uid, RECORDS_IN, records
-    for uid, traffic in report.traffic.items():
-        for name, amount in zip((RECORDS_OUT, BYTES_IN, BYTES_OUT), traffic, strict=True):
-            if amount:
-                yield uid, name, amount
-    for uid, counts in report.counters.items():
-        for name, amount in counts.items():
-            yield uid, name, amount
-    for uid, measured in report.metrics.items():
-        for name, amount in measured.counters.items():
-            yield uid, name, amount
-        for name, (events, _) in measured.meters.items():
-            yield uid, name + EVENTS, events
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.logs import get_logger
 from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget, Source, SplitRead
 from headrace.graph.specs import SourceSpec
+from headrace.jobmanager.epoch_reports import EpochReports
 from headrace.jobmanager.metrics import ReadingHistory, SourceProgress, SplitProgress
 from headrace.operators.user_code import NamingSource
 from headrace.plan.job_plan import JobPlan, PlannedOperator, has_to_be_read_whole, timestamps_operators
-from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
+from headrace.runtime.task.messages import ChannelReport, SplitAssignment
 from headrace.storage.locations import usual_spelling
 from headrace.time.watermark_strategy import WatermarkAlignment
 
@@ -232,24 +233,20 @@ class SourceCoordinator:
                 self._idle_timeout,
             )
 
-    def has_read(
-        self, plans: Iterable[SplitPlan], reports: Iterable[TaskReport], fetched_at: int, emitted_at: int
-    ) -> None:
+    def has_read(self, plans: Iterable[SplitPlan], reports: EpochReports, fetched_at: int, emitted_at: int) -> None:
         """An epoch is complete: what it has read tells how far the source is behind."""
         event_times: dict[int, int] = {}
         channels: set[int] = set()
-        records = size = 0
+        size = 0
         for planned in plans:
             if planned.read is not None:
                 channels.add(planned.split.channel)
                 size += planned.read.bytes
-        for report in reports:
-            records += report.records.get(self.planned.uid, 0)
-            for channel in report.channels:
-                if channel.event_time is not None and channel.channel in channels:
-                    later = max(channel.event_time, event_times.get(channel.channel, MIN_WATERMARK))
-                    event_times[channel.channel] = later
-        self._history.add(records, size, event_times.values(), fetched_at, emitted_at)
+        for channel in reports.channels:
+            if channel.event_time is not None and channel.channel in channels:
+                later = max(channel.event_time, event_times.get(channel.channel, MIN_WATERMARK))
+                event_times[channel.channel] = later
+        self._history.add(reports.records_read(self.planned.uid), size, event_times.values(), fetched_at, emitted_at)
 
     def reading(self, now: int, backlog_lag: int | None, splits: Iterable[SplitProgress]) -> SourceProgress:
         """Return how far the source is behind.

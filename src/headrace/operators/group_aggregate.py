@@ -231,7 +231,7 @@ class GroupAggregateOperator(BufferingOperator):
             return
         layout, segments = self._layout, lives.segments
         values = self._aggregators.running_values(layout.aggregates, columns, segments)
-        changes = _Changes.of(order, lives, self._changed(values, segments), with_before=self._update_before)
+        changes = _EmittedChanges.of(order, lives, self._changed(values, segments), with_before=self._update_before)
         if not len(changes.kinds):
             return
         fields: dict[Aggregator, pa.Array] = {
@@ -421,7 +421,7 @@ def _elements(lives: _Lives, stored: list[pa.Array], parts: Iterable[_Part]) -> 
 
 
 @dataclass(frozen=True)
-class _Changes:
+class _EmittedChanges:
     """The emitted changes, in the order of the records that cause them.
 
     Attributes:
@@ -441,7 +441,7 @@ class _Changes:
         return column if self.are_of_all else gather(column, self.records)
 
     @staticmethod
-    def of(order: Longs, lives: _Lives, is_changed: Mask, *, with_before: bool) -> _Changes:
+    def of(order: Longs, lives: _Lives, is_changed: Mask, *, with_before: bool) -> _EmittedChanges:
         """The changes of lives.
 
         Args:
@@ -466,7 +466,7 @@ class _Changes:
         elements[places[1]], kinds[places[1]] = lives.last_elements, _DELETE
         elements[places[2]] = after
         kinds[places[2][is_first[after]]] = _INSERT
-        return _Changes(elements, np.repeat(np.arange(len(order)), counts), kinds, bool((counts == 1).all()))
+        return _EmittedChanges(elements, np.repeat(np.arange(len(order)), counts), kinds, bool((counts == 1).all()))
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,210 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.logs import get_logger
+from headrace.common.logs import get_logger, with_fields
+from headrace.common.plugins import Plugin
 from headrace.jobmanager.events import JobEnd, JobEvent, JobStart
 from headrace.jobmanager.status import JobSnapshot
-from headrace.metrics.samples import MetricSample
-from headrace.reporters.reporter import MetricReporter, TraceReporter
-from headrace.reporters.reporter_threads import MetricThread, TraceThread
+from headrace.metrics.samples import MetricFilter, MetricKind, MetricSample
+from headrace.reporters.reporter import MetricReporter, ReporterContext, TraceContext, TraceReporter
 from headrace.reporters.sampler import JobSampler, driver_place
-from headrace.reporters.settings import ReporterSettings, reporters_of, trace_reporters_of
-from headrace.reporters.spans import SpanMaker
+from headrace.reporters.settings import (
+    ADDITIONAL,
+    DELIMITER,
+    EXCLUDED,
+    EXCLUDES,
+    INCLUDES,
+    INTERVAL,
+    ReporterSettings,
+    reporters_of,
+    trace_reporters_of,
+)
+from headrace.reporters.spans import Span, SpanMaker
 from headrace.time.clock import SystemClock
 
 logger = get_logger(__name__)
+
+MOST_SPANS: Final = 10_000
+"""The largest number of spans that wait for a reporter; of more, the oldest ones are dropped."""
+
+
+class ReporterThread(ABC):
+    """Drives one reporter: opens it, has it report at intervals and once more at the end, closes it.
+
+    Args:
+        settings: the reporter.
+    """
+
+    def __init__(self, settings: ReporterSettings[Plugin]) -> None:
+        self.what = f"{settings.reporter} ({settings.name})"
+        self._seconds = settings.get(INTERVAL) / 1000
+        self._over = threading.Event()
+        self._fails = False
+        name = f"headrace-reporter-{settings.name}"
+        self._thread = threading.Thread(target=with_fields(self._run), name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """The job has ended: have it report once more, and close."""
+        self._over.set()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for that; False when it is still at it."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """The job begins."""
+
+    @abstractmethod
+    def _report(self) -> None:
+        """Have it report what there is."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """The job has ended."""
+
+    def _run(self) -> None:
+        if not self._attempted(self._open, "cannot begin: nothing is reported"):
+            return
+        while not self._over.wait(self._seconds):
+            self._attempt_report()
+        self._attempt_report()
+        self._attempted(self._close, "failed to close")
+
+    def _attempt_report(self) -> None:
+        if self._attempted(self._report, "failed, and is tried again") and self._fails:
+            logger.info("%s works again", self.what)
+            self._fails = False
+
+    def _attempted(self, work: Callable[[], None], trouble: str) -> bool:
+        try:
+            work()
+        except Exception as error:
+            if not self._fails:
+                logger.warning("%s %s: %s: %s", self.what, trouble, type(error).__name__, error)
+            logger.debug("%s %s", self.what, trouble, exc_info=True)
+            self._fails = True
+            return False
+        return True
+
+
+class MetricThread(ReporterThread):
+    """Drives a reporter of metrics.
+
+    Args:
+        settings: the reporter.
+        start: the job.
+        samples: gives the present metrics of the job.
+        delimiter: stands between the parts of names, unless the reporter has its own.
+    """
+
+    def __init__(
+        self,
+        settings: ReporterSettings[MetricReporter],
+        start: JobStart,
+        samples: Callable[[], list[MetricSample]],
+        delimiter: str,
+    ) -> None:
+        super().__init__(settings)
+        self._reporter = settings.reporter
+        excluded = settings.get(EXCLUDED)
+        self._samples = FilteredSamples(MetricFilter(settings.get(INCLUDES), settings.get(EXCLUDES)), samples)
+        self._context = ReporterContext(
+            settings.name,
+            start.name,
+            start.job_id,
+            settings.options,
+            settings.get(DELIMITER) or delimiter,
+            self._samples,
+            frozenset(excluded),
+            settings.get(ADDITIONAL),
+        )
+
+    def _open(self) -> None:
+        self._reporter.open(self._context)
+
+    def _report(self) -> None:
+        self._reporter.report(self._samples())
+
+    def _close(self) -> None:
+        self._reporter.close()
+
+
+class FilteredSamples:
+    """The metrics that a reporter is to have.
+
+    Args:
+        chosen: says which.
+        samples: gives all.
+    """
+
+    def __init__(self, chosen: MetricFilter, samples: Callable[[], list[MetricSample]]) -> None:
+        self._filter = chosen
+        self._samples = samples
+        self._known: dict[tuple[tuple[str, ...], str, MetricKind], bool] = {}
+
+    def __call__(self) -> list[MetricSample]:
+        return [sample for sample in self._samples() if self._takes(sample)]
+
+    def _takes(self, sample: MetricSample) -> bool:
+        key = (sample.scope.logical, sample.name, sample.kind)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._filter.takes(sample)
+        return known
+
+
+class TraceThread(ReporterThread):
+    """Drives a reporter of spans.
+
+    Args:
+        settings: the reporter.
+        start: the job.
+    """
+
+    def __init__(self, settings: ReporterSettings[TraceReporter], start: JobStart) -> None:
+        super().__init__(settings)
+        self._reporter = settings.reporter
+        self._waiting: deque[Span] = deque(maxlen=MOST_SPANS)
+        self._context = TraceContext(
+            settings.name, start.name, start.job_id, settings.options, settings.get(ADDITIONAL)
+        )
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """There are new spans; from any thread."""
+        self._waiting.extend(spans)
+
+    def _open(self) -> None:
+        self._reporter.open(self._context)
+
+    def _report(self) -> None:
+        spans = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not spans:
+            return
+        try:
+            self._reporter.report(spans)
+        except Exception:
+            room = MOST_SPANS - len(self._waiting)
+            self._waiting.extendleft(reversed(spans[max(0, len(spans) - room) :]))
+            raise
+
+    def _close(self) -> None:
+        self._reporter.close()
+
 
 _PARTING_SECONDS: Final = 5.0
 """The time that all reporters of a job have together for their last report; those not done by then are abandoned."""

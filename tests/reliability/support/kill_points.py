@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
-from headrace.connectors.file_system.staging import Staging
+from headrace.connectors.file_system.staging import StagingArea
 from headrace.state.hashmap_backend import HashMapBackend
 from headrace.storage.folder import Folder
 from tests.reliability.support.faults import die
@@ -64,7 +64,7 @@ class KillPoint:
             _watch(HashMapBackend, "run_compaction", lambda _: True, come_by)
         elif self.kind == OUTPUT:
             for name in ("publish", "write_for_publishing", "clear_publishing_folder"):
-                _watch(Staging, name, lambda _: True, come_by)
+                _watch(StagingArea, name, lambda _: True, come_by)
         elif self.kind:
             for name in _CHANGES:
                 _watch(Folder, name, lambda folder: KINDS[self.kind](str(folder)), come_by)

@@ -25,7 +25,7 @@ from headrace.table.catalog.materialization import Freshness, FreshnessUnit, Ref
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.ddl.file_catalog import FileCatalog
 from headrace.table.environment.continuous_refresh import ContinuousRefresh
-from headrace.table.environment.dispatched_jobs import Dispatcher
+from headrace.table.environment.dispatched_jobs import StatementDispatcher
 from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
 from headrace.table.logical.errors import PlanningError
 from tests.table.connectors.session import rows, run, session
@@ -306,7 +306,7 @@ class FakeDispatcher:
 
 def test_a_dispatcher_runs_the_jobs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tables, dispatcher = shop(tmp_path, **{"materialized-table.dispatcher": "host:8081"}), FakeDispatcher()
-    with patch.object(Dispatcher, "_client", dispatcher):
+    with patch.object(StatementDispatcher, "_client", dispatcher):
         tables.execute_sql(totals(tmp_path))
         assert dispatcher.script.startswith("CREATE CATALOG `shop`\nWITH (")
         assert "INSERT INTO `shop`.`default`.`totals`\nSELECT" in dispatcher.script
@@ -338,7 +338,7 @@ def test_a_dispatcher_runs_the_jobs(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 def test_what_is_not_known_of_a_table_hides_no_others(tmp_path: Path) -> None:
     tables, dispatcher = shop(tmp_path, **{"materialized-table.dispatcher": "host:8081"}), FakeDispatcher()
-    with patch.object(Dispatcher, "_client", dispatcher):
+    with patch.object(StatementDispatcher, "_client", dispatcher):
         tables.execute_sql(totals(tmp_path))
         tables.execute_sql(totals(tmp_path).replace("totals", "others"))
         (tmp_path / "catalog" / "default" / "tables" / "others.json").write_text("{")

@@ -14,12 +14,11 @@ from headrace.table.environment.statements import bound_statements
 from headrace.table.parse.parser import parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.physical.broadcast_joins import BroadcastJoin
-from headrace.table.physical.interval_joins import IntervalJoin
 from headrace.table.physical.joins import HashJoin, Join
 from headrace.table.physical.multi_joins import MultiJoin
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.temporal_joins import TemporalJoin
-from headrace.table.physical.window_joins import WindowJoin
+from headrace.table.physical.window_joins import IntervalJoin, WindowJoin
 from headrace.table.udf import FunctionContext, ScalarFunction
 from tests.table.connectors.session import session
 

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from headrace.table.functions.kernels.java_patterns import compiled
-from headrace.table.functions.kernels.patterns import split_by
+from headrace.table.functions.kernels.patterns import compiled, split_by
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from headrace.common.errors import CheckpointError, CommitRefusedError, Infrastr
 from headrace.common.json_values import from_json
 from headrace.connectors.file_system.partition_commit import PartitionCommitPolicy
 from headrace.connectors.file_system.rolling import PartsInProgress
-from headrace.connectors.file_system.staging import PartChunk, PartFile, Staging
+from headrace.connectors.file_system.staging import PartChunk, PartFile, StagingArea
 from headrace.connectors.sink import Committer, Json, RunInTasks, run_here
 from headrace.formats.file_format import joined
 from headrace.storage.file_system import FileSystem, digest_text, new_digest
@@ -21,7 +21,7 @@ _IN_MEMORY_BYTES: Final = 8 << 20
 """A file up to this size is held in memory while it is joined with others, a larger one in an unnamed file."""
 
 
-def assemble(staging: Staging, area: str, part: PartFile) -> str:
+def assemble(staging: StagingArea, area: str, part: PartFile) -> str:
     """Write a part into a file of an area; gives its path.
 
     Raises:
@@ -33,7 +33,7 @@ def assemble(staging: Staging, area: str, part: PartFile) -> str:
     return f"{area}/{name}"
 
 
-def assembled_content(staging: Staging, part: PartFile) -> Iterator[bytes]:
+def assembled_content(staging: StagingArea, part: PartFile) -> Iterator[bytes]:
     """The bytes of a part that is put together."""
     if part.is_rewritten:
         assert part.form.kind is not None, "it is joined by its format"
@@ -46,7 +46,7 @@ def assembled_content(staging: Staging, part: PartFile) -> Iterator[bytes]:
         yield from checked_blocks(staging.file_system, staging.hidden(part.bucket, chunk), chunk)
 
 
-def _files(staging: Staging, part: PartFile) -> Iterator[BinaryIO]:
+def _files(staging: StagingArea, part: PartFile) -> Iterator[BinaryIO]:
     """The chunks as files that are read anywhere, none before it is known to be what the task wrote."""
     for chunk in part.chunks:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
@@ -61,7 +61,7 @@ def is_assembled(part: PartFile) -> bool:
     return len(part.chunks) > 1 or bool(part.form.header)
 
 
-def check_size(staging: Staging, path: str, chunk: PartChunk) -> None:
+def check_size(staging: StagingArea, path: str, chunk: PartChunk) -> None:
     """Check by its size that a chunk is there as a task wrote it.
 
     Raises:
@@ -111,7 +111,7 @@ class FileCommitter(Committer):
 
     def __init__(
         self,
-        staging: Staging,
+        staging: StagingArea,
         generation: int,
         run_in_tasks: RunInTasks = run_here,
         *,
@@ -222,7 +222,7 @@ class FileCommitter(Committer):
         return {name: path for share in made for name, path in share.items()}
 
 
-def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, PartFile]]) -> dict[str, str]:
+def _assemble_share(staging: StagingArea, area: str, share: Sequence[tuple[str, PartFile]]) -> dict[str, str]:
     """Assemble one task's share of the parts; those whose chunks are missing are left out."""
     made = {}
     for name, part in share:
@@ -233,7 +233,7 @@ def _assemble_share(staging: Staging, area: str, share: Sequence[tuple[str, Part
     return made
 
 
-def _is_there(staging: Staging, target: str, part: PartFile) -> bool:
+def _is_there(staging: StagingArea, target: str, part: PartFile) -> bool:
     """Tell whether a part is visible; of one that is rewritten its name tells.
 
     Raises:
@@ -247,7 +247,7 @@ def _is_there(staging: Staging, target: str, part: PartFile) -> bool:
     return found is not None
 
 
-def refuse_future(staging: Staging, epoch: int) -> None:
+def refuse_future(staging: StagingArea, epoch: int) -> None:
     """Notice that a checkpoint is older than the output.
 
     Raises:
@@ -264,7 +264,7 @@ def refuse_future(staging: Staging, epoch: int) -> None:
         )
 
 
-def _refuse_visible(staging: Staging, waiting: PartsInProgress) -> None:
+def _refuse_visible(staging: StagingArea, waiting: PartsInProgress) -> None:
     """Notice that what waits to be published is visible: a later epoch may have published it by itself.
 
     Raises:

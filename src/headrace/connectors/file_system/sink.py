@@ -38,7 +38,7 @@ from headrace.connectors.file_system.rolling import (
     RollingPolicy,
 )
 from headrace.connectors.file_system.source import FileSourceBuilder
-from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, Staging
+from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, StagingArea
 from headrace.connectors.sink import Committer, CommitterContext, PreCommit, Sink, SinkWriter, WriterContext
 from headrace.connectors.source import Source
 from headrace.formats.file_format import BulkWriterFactory, EncodedFiles
@@ -235,9 +235,9 @@ class FileSink(Sink[T_contra]):
         partitions = self._publishing.partitions
         return partitions is not None and not self._publishing.is_whole and partitions.trigger.takes_watermarks
 
-    def _staging(self, context: WriterContext | CommitterContext) -> Staging:
+    def _staging(self, context: WriterContext | CommitterContext) -> StagingArea:
         file_system, base = open_path(self._base, context.storage_options)
-        return Staging.of_sink(file_system, base, context.job_id, context.operator_id)
+        return StagingArea.of_sink(file_system, base, context.job_id, context.operator_id)
 
     def __repr__(self) -> str:
         return f"FileSink({self._base!r})"

@@ -123,7 +123,7 @@ class PartFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class StagingArea:
     """The files of a sink, hidden and visible; picklable.
 
     A *publishing folder* belongs to one committer. Once it is fenced, that committer can publish nothing from it,
@@ -143,10 +143,10 @@ class Staging:
     sink: str
 
     @staticmethod
-    def of_sink(file_system: FileSystem, base: str, job_id: str, operator_id: str) -> "Staging":
+    def of_sink(file_system: FileSystem, base: str, job_id: str, operator_id: str) -> "StagingArea":
         """The files of the sink with an id in a job."""
         sink = hashlib.blake2b(f"{job_id}\0{operator_id}".encode(), digest_size=4).hexdigest()
-        return Staging(file_system, base, sink)
+        return StagingArea(file_system, base, sink)
 
     def __str__(self) -> str:
         return self.locate(self.base)
@@ -160,7 +160,7 @@ class Staging:
         """The hidden folder."""
         return f"{self.base}/{HIDDEN_FOLDER}{self.sink}"
 
-    def for_committing(self) -> "Staging":
+    def for_committing(self) -> "StagingArea":
         """The files as a committer uses them.
 
         Raises:
@@ -343,7 +343,7 @@ class FileSinkWriter(SinkWriter):
     def __init__(
         self,
         context: WriterContext,
-        staging: Staging,
+        staging: StagingArea,
         assigner: BucketAssigner,
         factory: BulkWriterFactory,
         form: PartForm,

@@ -72,7 +72,7 @@ class RelationColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class PostgresRelation:
     """A table as changes have it: its columns in their order, from some place in the log on.
 
     Attributes:
@@ -90,7 +90,7 @@ class Relation:
     columns: tuple[RelationColumn, ...]
 
     @classmethod
-    def parse(cls, message: bytes) -> Relation:
+    def parse(cls, message: bytes) -> PostgresRelation:
         """Read a message."""
         (relation_id,) = _OID.unpack_from(message, 1)
         schema, place = _text(message, 5)

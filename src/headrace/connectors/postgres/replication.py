@@ -32,7 +32,7 @@ from headrace.connectors.postgres.relations import (
     TRUNCATE,
     UPDATE,
     Begin,
-    Relation,
+    PostgresRelation,
     end_of_commit,
     relation_id_of,
     truncated_relations,
@@ -106,7 +106,7 @@ class ChangeRun:
         count: how many there are.
     """
 
-    relation: Relation
+    relation: PostgresRelation
     data: bytes = field(repr=False)
     lengths: bytes = field(repr=False)
     lsns: bytes = field(repr=False)
@@ -159,7 +159,7 @@ class ReplicationReceiver:
         self._bytes_upto: list[int] = []  # with each change
         self._bytes_before = 0
         self._transactions: list[_Transaction] = []
-        self._relations: list[tuple[int, Relation]] = []
+        self._relations: list[tuple[int, PostgresRelation]] = []
         self._reached = start.lsn
         self._confirmed = start.lsn
         # Of the session
@@ -167,7 +167,7 @@ class ReplicationReceiver:
         self._to_skip = start.changes
         self._has_skipped = False
         self._open: Begin | None = None
-        self._current: dict[int, Relation] = {}
+        self._current: dict[int, PostgresRelation] = {}
         self._others: set[int] = set()
         self._thread = threading.Thread(target=self._run, name=f"headrace-postgres-{table.slot}", daemon=True)
         self._thread.start()
@@ -319,7 +319,7 @@ class ReplicationReceiver:
         start = bisect.bisect_right(self._transactions, first, key=_end)
         return itertools.takewhile(lambda each: each.first < end, self._transactions[start:])
 
-    def _stretches(self, first: int, end: int) -> Iterator[tuple[int, int, Relation]]:
+    def _stretches(self, first: int, end: int) -> Iterator[tuple[int, int, PostgresRelation]]:
         """From which number up to which a table has which columns."""
         for place, (start, relation) in enumerate(self._relations):
             upto = self._relations[place + 1][0] if place + 1 < len(self._relations) else end
@@ -482,7 +482,7 @@ class ReplicationReceiver:
         self._reached = max(self._reached, end)
 
     def _take_relation(self, message: bytes) -> None:
-        relation = Relation.parse(message)
+        relation = PostgresRelation.parse(message)
         if (relation.schema, relation.table) != (self._table.schema, self._table.table):
             self._others.add(relation.relation_id)
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
 from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
-from headrace.connectors.postgres.relations import Relation
+from headrace.connectors.postgres.relations import PostgresRelation
 from headrace.connectors.postgres.server import literal, lsn_of, lsn_text, quoted, telling
 from headrace.connectors.postgres.values import check_type
 
@@ -54,7 +54,7 @@ class CapturedTable:
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
 
-    def check_relation(self, relation: Relation) -> None:
+    def check_relation(self, relation: PostgresRelation) -> None:
         """Refuse a table that is not the one that the program declares any more.
 
         Args:

@@ -87,7 +87,7 @@ class WatermarkCompactingOperator(EventTimeOperator):
         stored = self._current.find(keys)
         rows = _concatenated(stored.rows, due.rows)
         current: dict[int, int] = {key: row for row, key in enumerate(stored.of_keys.tolist())}
-        compaction = _Compaction(rows, self._unique_key, due.rows.column(self._width).to_pylist())
+        compaction = _KeyCompaction(rows, self._unique_key, due.rows.column(self._width).to_pylist())
         emitted: list[_Change] = []
         left: dict[int, int] = {}
         for key, bounds in enumerate(_bounds(segments.starts, len(due))):
@@ -142,7 +142,7 @@ class WatermarkCompactingOperator(EventTimeOperator):
         self.output.emit(batch)
 
 
-class _Compaction:
+class _KeyCompaction:
     """Compacts the changes of a key.
 
     Args:

@@ -108,7 +108,7 @@ class MultiJoinOperator(ChangelogJoinOperator):
         records = JoinRecords.of(taken, len(self._inputs))
         sides = [side.rows(records, self._numbers) for side in self._sides]
         entries = [side.entries for side in sides]
-        search = _Search(self._inputs, records, records.entries(entries), entries, self._context)
+        search = _PartnerSearch(self._inputs, records, records.entries(entries), entries, self._context)
         for joined in search.results():
             self._emit(records, joined, entries)
         for side, rows in zip(self._sides, sides, strict=True):
@@ -128,7 +128,7 @@ class MultiJoinOperator(ChangelogJoinOperator):
         self.output.emit(Batch(self._output_type, *times, columns=made, kinds=kinds))
 
 
-class _Search:
+class _PartnerSearch:
     """Finds what records are joined with.
 
     Args:

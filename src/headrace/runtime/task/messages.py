@@ -240,11 +240,6 @@ class TaskReport:
     error: TaskFailure | None = None
     times: TaskTimes | None = field(default=None, compare=False)
 
-    @property
-    def state_bytes(self) -> int:
-        """Return the bytes of all of its state."""
-        return sum(size for by_name in self.state_sizes.values() for size in by_name.values())
-
 
 def with_times(reports: Iterable[TaskReport], times: Iterable[TaskTimes]) -> list[TaskReport]:
     """The reports of an epoch, each with where the time of its task went, as far as that is known."""
@@ -326,27 +321,15 @@ def _here(origin: FailureOrigin | None) -> FailureOrigin | None:
     return replace(origin, executor=f"{socket.gethostname()}, process {os.getpid()}")
 
 
-_task_of = attrgetter("stage", "partition")
-
-
 def raise_reported(reports: Sequence[TaskReport]) -> None:
     """Raise what a task reported, the earliest stage first: later ones may only suffer from it.
 
     Raises:
         HeadraceError: the failure of the user's code or input.
     """
-    for report in sorted(reports, key=_task_of):
+    for report in sorted(reports, key=attrgetter("stage", "partition")):
         if report.error is not None:
             raise report.error.to_error()
-
-
-def committables_by_sink(reports: Sequence[TaskReport]) -> dict[str, list[object]]:
-    """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
-    found: dict[str, list[object]] = {}
-    for report in sorted(reports, key=_task_of):
-        for uid, committables in report.committables.items():
-            found.setdefault(uid, []).extend(committables)
-    return found
 
 
 _ADVICE: Final = (

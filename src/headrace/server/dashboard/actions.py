@@ -18,7 +18,7 @@ Form = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ActionRequest:
     """A request of the REST API: its method, its path below that of the job, what follows it, and its body."""
 
     method: str
@@ -28,7 +28,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class JobAction:
     """Something that a button asks a job for.
 
     Attributes:
@@ -46,39 +46,39 @@ class Action:
     button: str
     question: str
     about: str
-    request: Callable[[Form], Request]
+    request: Callable[[Form], ActionRequest]
     outcome: str | None
     fields: frozenset[str] = frozenset()
     is_destructive: bool = False
 
 
-def _savepoint(form: Form) -> Request:
+def _savepoint(form: Form) -> ActionRequest:
     body = {"target-directory": _directory(form), "cancel-job": False, "formatType": _format(form)}
-    return Request("POST", ("savepoints",), body=body)
+    return ActionRequest("POST", ("savepoints",), body=body)
 
 
-def _stop(form: Form) -> Request:
+def _stop(form: Form) -> ActionRequest:
     body = {"targetDirectory": _directory(form), "drain": form.get("drain") == "true", "formatType": _format(form)}
-    return Request("POST", ("stop",), body=body)
+    return ActionRequest("POST", ("stop",), body=body)
 
 
-def _checkpoint(_: Form) -> Request:
-    return Request("POST", ("checkpoints",), body={"checkpointType": "CONFIGURED"})
+def _checkpoint(_: Form) -> ActionRequest:
+    return ActionRequest("POST", ("checkpoints",), body={"checkpointType": "CONFIGURED"})
 
 
-def _rescale(form: Form) -> Request:
+def _rescale(form: Form) -> ActionRequest:
     text = form.get("parallelism", "").strip()
     if not text.isdecimal() or len(text) > 6 or int(text) < 1:
         raise bad_request(f"parallelism: a number of subtasks such as 4, not {text!r}")
-    return Request("PATCH", ("rescaling",), {"parallelism": int(text)})
+    return ActionRequest("PATCH", ("rescaling",), {"parallelism": int(text)})
 
 
-def _cancel(_: Form) -> Request:
-    return Request("PATCH", query={"mode": "cancel"})
+def _cancel(_: Form) -> ActionRequest:
+    return ActionRequest("PATCH", query={"mode": "cancel"})
 
 
-def _release(_: Form) -> Request:
-    return Request("POST", ("held-epoch", "release"))
+def _release(_: Form) -> ActionRequest:
+    return ActionRequest("POST", ("held-epoch", "release"))
 
 
 def _directory(form: Form) -> str | None:
@@ -89,10 +89,10 @@ def _format(form: Form) -> str:
     return form.get("format", "CANONICAL")
 
 
-ACTIONS: Final[Mapping[str, Action]] = {
+ACTIONS: Final[Mapping[str, JobAction]] = {
     action.name: action
     for action in (
-        Action(
+        JobAction(
             "release",
             "Release",
             "Publish the epoch that is held back?",
@@ -100,7 +100,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             _release,
             None,
         ),
-        Action(
+        JobAction(
             "savepoint",
             "Savepoint",
             "Take a savepoint?",
@@ -110,7 +110,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "savepoints",
             frozenset({"directory", "format"}),
         ),
-        Action(
+        JobAction(
             "checkpoint",
             "Checkpoint",
             "Complete a checkpoint now?",
@@ -118,7 +118,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             _checkpoint,
             "checkpoints",
         ),
-        Action(
+        JobAction(
             "rescale",
             "Rescale",
             "Go on at another parallelism?",
@@ -127,7 +127,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "rescaling",
             frozenset({"parallelism"}),
         ),
-        Action(
+        JobAction(
             "stop",
             "Stop",
             "Stop with a savepoint?",
@@ -136,7 +136,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             "savepoints",
             frozenset({"directory", "format", "drain"}),
         ),
-        Action(
+        JobAction(
             "cancel",
             "Cancel",
             "Cancel the job?",
@@ -150,7 +150,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
 """By name, in the order of the buttons."""
 
 
-def action_of(name: str) -> Action:
+def action_of(name: str) -> JobAction:
     """An action by its name.
 
     Raises:
@@ -161,7 +161,7 @@ def action_of(name: str) -> Action:
     return ACTIONS[name]
 
 
-def begin(jobs: DashboardJobs, job: JobView, action: Action, form: Form) -> str:
+def begin(jobs: DashboardJobs, job: JobView, action: JobAction, form: Form) -> str:
     """Have something done.
 
     Returns:
@@ -184,7 +184,7 @@ class Outcome:
     error: str = ""
 
 
-def outcome(jobs: DashboardJobs, job_id: str, action: Action, trigger: str) -> Outcome:
+def outcome(jobs: DashboardJobs, job_id: str, action: JobAction, trigger: str) -> Outcome:
     """What has come of an action up to now.
 
     Raises:

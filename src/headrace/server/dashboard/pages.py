@@ -242,7 +242,11 @@ async def _question(dashboard: Dashboard, request: Request) -> Response:
 
 
 def _form(
-    dashboard: Dashboard, request: Request, job: JobView, action: actions.Action, form: Mapping[str, str] | None = None
+    dashboard: Dashboard,
+    request: Request,
+    job: JobView,
+    action: actions.JobAction,
+    form: Mapping[str, str] | None = None,
 ) -> Response:
     template = "_question.html" if _is_part(request) else "question.html"
     token, given = dashboard.tokens.of(job.id), form or {}

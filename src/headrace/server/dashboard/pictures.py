@@ -70,7 +70,7 @@ def _rectangle(name: str, x: float, y: float, width: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EpochPart:
     """A part of an epoch: the field of the view, what it is called, and what it is."""
 
     field: str
@@ -79,12 +79,12 @@ class Part:
 
 
 PARTS: Final = (
-    Part("planning", "plan", "sources are asked what there is to read"),
-    Part("reading", "read", "tasks read what was planned"),
-    Part("shuffling", "shuffle", "records travel between stages, and tasks are begun"),
-    Part("operating", "operators", "functions, windows and joins are at work"),
-    Part("checkpointing", "checkpoint", "the manifest is written: the commit point"),
-    Part("committing", "commit", "the job waits for sinks that are behind"),
+    EpochPart("planning", "plan", "sources are asked what there is to read"),
+    EpochPart("reading", "read", "tasks read what was planned"),
+    EpochPart("shuffling", "shuffle", "records travel between stages, and tasks are begun"),
+    EpochPart("operating", "operators", "functions, windows and joins are at work"),
+    EpochPart("checkpointing", "checkpoint", "the manifest is written: the commit point"),
+    EpochPart("committing", "commit", "the job waits for sinks that are behind"),
 )
 """The parts of an epoch, in their order."""
 

@@ -37,7 +37,7 @@ _MOST_VIEWS: Final = 60
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectedColumns:
     """The projection of a SELECT before ORDER BY; columns behind ``width`` are there only to sort by."""
 
     relation: Relation
@@ -112,7 +112,9 @@ class QueryBinder:
         self._names[id(node)] = selected.names
         return selected.relation
 
-    def select(self, node: sql.SelectQuery, parent: Scope | None, order_by: Sequence[sqle.OrderItem]) -> Selected:
+    def select(
+        self, node: sql.SelectQuery, parent: Scope | None, order_by: Sequence[sqle.OrderItem]
+    ) -> SelectedColumns:
         """Bind SELECT, with the columns that its ORDER BY needs."""
         hints = bound_hints(self.context, node.hints)
         item = self._from(node.relation, parent, hints)
@@ -238,7 +240,7 @@ class QueryBinder:
             raise self.context.error(node, f"{clause} takes a number")
         return node.value
 
-    def _ordered_columns(self, relation: Relation, items: Sequence[sqle.OrderItem]) -> Selected:
+    def _ordered_columns(self, relation: Relation, items: Sequence[sqle.OrderItem]) -> SelectedColumns:
         schema = relation.schema
         scope = Scope((NamedRelation(None, schema),), schema, self.context.correlation())
         binder = ExpressionBinder(self, scope, "ORDER BY")
@@ -253,7 +255,7 @@ class QueryBinder:
         if extra:
             names = unique_names((*schema.names, *(f"EXPR${len(schema) + at}" for at in range(len(extra)))))
             relation = Project(relation, (*map(relation.column, range(len(schema))), *extra), names)
-        return Selected(relation, len(schema), tuple(keys))
+        return SelectedColumns(relation, len(schema), tuple(keys))
 
 
 class _SelectBinder:
@@ -272,7 +274,7 @@ class _SelectBinder:
         for window in windows.values():  # of which no function need be
             self.binder.bind_all((*window.partition_by, *(item.expression for item in window.order_by)))
 
-    def bind(self, relation: Relation, order_by: Sequence[sqle.OrderItem]) -> Selected:
+    def bind(self, relation: Relation, order_by: Sequence[sqle.OrderItem]) -> SelectedColumns:
         """The projection, with columns to sort by."""
         node = self.node
         if self._is_aggregated(order_by):
@@ -300,7 +302,7 @@ class _SelectBinder:
         relation = self._qualified(relation, qualify, expressions, names_of, hints)
         if node.quantifier is sqle.SetQuantifier.DISTINCT:
             relation = self._distinct(relation, len(items))
-        return Selected(relation, len(items), keys, tuple(name for _, name in items))
+        return SelectedColumns(relation, len(items), keys, tuple(name for _, name in items))
 
     def _clause(self, clause: str, node: sqle.SqlExpression) -> Scalar:
         self.binder.clause = clause

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, BinaryIO, Final
 
 from headrace.common.batch import Batch
 from headrace.common.config_options import ConfigOption, boolean, choice, memory_size, positive_duration
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint, string
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
@@ -29,24 +29,56 @@ from headrace.connectors.file_system.sink import BulkFormatBuilder, FileSink, Ro
 from headrace.connectors.file_system.source import FileSourceBuilder
 from headrace.connectors.sink import Sink
 from headrace.connectors.source import Source
-from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileKind
-from headrace.formats.statistics import Statistics
+from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileFormat, FileKind
+from headrace.formats.statistics import ColumnStatistics, Statistics
 from headrace.operators.lookup.table_readers import SourceTable
+from headrace.storage.files import InputFile
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
-from headrace.table.connectors.file_statistics import statistics_of_files
 from headrace.table.connectors.formats import BoundFormat, formats_in
-from headrace.table.connectors.partitions import (
-    COMMIT_OPTIONS,
-    PathFilter,
-    partition_commit,
-    partitions_below,
-    pattern,
-)
+from headrace.table.connectors.partitions import COMMIT_OPTIONS, PathFilter, partition_commit, partitions_below, pattern
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
 from headrace.table.connectors.table_lookup import CACHE, FULL_OPTIONS, TableLookup, refuse_partial, reload_trigger
 from headrace.table.connectors.table_sink import PARALLELISM, Staging, TableSink
 from headrace.table.connectors.table_source import Partition, TableSource
+
+_MOST_FILES: Final = 64
+"""The number of files that are looked into; of more, some stand for all."""
+
+
+def statistics_of_files(paths: InputPaths, reader: FileFormat) -> Statistics | None:
+    """The statistics of the records in files.
+
+    Args:
+        paths: the files.
+        reader: their format.
+
+    Returns:
+        What is known; None where the files say nothing, or cannot be read, which the job will tell.
+    """
+    try:
+        files = [InputFile(paths.store_of(each.path), each.path, each.size) for each in paths.find()]
+        chosen = files[:: -(-len(files) // _MOST_FILES) or 1]
+        found = [reader.statistics(file) for file in chosen]
+    except (HeadraceError, OSError):
+        return None
+    known = [each for each in found if each is not None]
+    if not files or len(known) < len(found):
+        return None
+    size = sum(file.size for file in chosen)
+    share = sum(file.size for file in files) / size if size else 1.0
+    return _of_all(known, share, is_exact=len(chosen) == len(files) and all(each.is_exact for each in known))
+
+
+def _of_all(parts: Sequence[Statistics], share: float, *, is_exact: bool) -> Statistics:
+    """The statistics of all rows, a share of which has been looked at."""
+
+    @cache
+    def column(name: str) -> ColumnStatistics:
+        return ColumnStatistics.of_all(part.column(name) for part in parts)
+
+    return Statistics(round(sum(part.rows for part in parts) * share), column, is_exact)
+
 
 PATH: Final = ConfigOption("path", str, "", "The folder, or for reading a file or a pattern as well.")
 FORMAT: Final = ConfigOption("format", str, "", "The format of the files.")

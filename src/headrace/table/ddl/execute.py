@@ -8,18 +8,69 @@ from typing import Any, Final
 from headrace.jobmanager.events import JobEnd, JobEvent
 from headrace.jobmanager.status import JobListener, JobSnapshot
 from headrace.table.bind.context import BindContext
+from headrace.table.bind.errors import misspelt
 from headrace.table.bind.models import model_of
 from headrace.table.bind.statements import bind_insert_into, bind_query
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.connectors.table_sink import Staging
-from headrace.table.ddl import alter, materialized, modules, objects, procedures, show, tables
+from headrace.table.ddl import alter, materialized, objects, procedures, show, tables
 from headrace.table.ddl.result import OK, StatementResult
 from headrace.table.logical.relations import Sink
 from headrace.table.parse.tree import definitions as sql
 from headrace.table.parse.tree import statements as st
 from headrace.table.parse.tree.definitions import ObjectKind, Statement
 from headrace.table.parse.tree.node import Name, Path
+
+CORE: Final = "core"
+
+
+def load_module(context: BindContext, node: st.LoadModule) -> None:
+    """``LOAD MODULE``: it is used after those that are in use.
+
+    Raises:
+        SqlValidationError: when there is no such module, or it is loaded already.
+    """
+    catalogs, name = context.catalogs, node.module.text
+    if name in catalogs.modules:
+        raise context.error(node.module, f"module '{name}' is loaded already")
+    if name != CORE:
+        advice = misspelt(name, (CORE,)) or "Functions of Python are created by CREATE FUNCTION ... LANGUAGE PYTHON."
+        raise context.error(node.module, f"there is no module '{name}'", advice)
+    for option in node.options:
+        raise context.error(option, f"module '{name}' has no option '{option.key}'")
+    catalogs.modules[name] = True
+
+
+def unload_module(context: BindContext, node: st.UnloadModule) -> None:
+    """``UNLOAD MODULE``.
+
+    Raises:
+        SqlValidationError: when it is not loaded.
+    """
+    _check_loaded(context, node.module)
+    del context.catalogs.modules[node.module.text]
+
+
+def use_modules(context: BindContext, node: st.UseModules) -> None:
+    """``USE MODULES``: the named ones in this order, and no others.
+
+    Raises:
+        SqlValidationError: when one is not loaded, or is named twice.
+    """
+    names = [name.text for name in node.modules]
+    for at, name in enumerate(node.modules):
+        if name.text in names[:at]:
+            raise context.error(name, f"module '{name}' is named twice")
+        _check_loaded(context, name)
+    modules = context.catalogs.modules
+    modules.update(dict.fromkeys(modules, False) | dict.fromkeys(names, True))
+
+
+def _check_loaded(context: BindContext, name: Name) -> None:
+    if name.text not in context.catalogs.modules:
+        raise context.error(name, f"module '{name}' is not loaded", misspelt(name.text, context.catalogs.modules))
+
 
 _DROPS: Final[dict[ObjectKind, Callable[[BindContext, sql.Drop], None]]] = {
     ObjectKind.TABLE: tables.drop_table,
@@ -164,9 +215,9 @@ _CHANGES: Final[dict[type, Callable[[BindContext, Any], None]]] = {
     sql.CreateDatabase: objects.create_database,
     sql.CreateFunction: objects.create_function,
     sql.CreateModel: objects.create_model,
-    st.LoadModule: modules.load_module,
-    st.UnloadModule: modules.unload_module,
-    st.UseModules: modules.use_modules,
+    st.LoadModule: load_module,
+    st.UnloadModule: unload_module,
+    st.UseModules: use_modules,
     st.UseCatalog: objects.use_catalog,
     st.UseDatabase: objects.use_database,
 }

@@ -22,7 +22,7 @@ from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.table.catalog.materialization import Materialization, RefreshHandler
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
-from headrace.table.environment.dispatched_jobs import Dispatcher
+from headrace.table.environment.dispatched_jobs import StatementDispatcher
 from headrace.table.environment.refresh_jobs import (
     RefreshJob,
     insert_statement,
@@ -175,8 +175,8 @@ class ContinuousRefresh:
         is_known = bool(handler.dispatcher and handler.job_id)
         return is_known and self._dispatcher(handler).is_running(handler.job_id)
 
-    def _dispatcher(self, handler: RefreshHandler) -> Dispatcher:
-        return Dispatcher(handler.dispatcher, self.tables)
+    def _dispatcher(self, handler: RefreshHandler) -> StatementDispatcher:
+        return StatementDispatcher(handler.dispatcher, self.tables)
 
     def _asked(self, handler: RefreshHandler, wanted: JobRequest) -> str:
         if not self._is_elsewhere(handler):

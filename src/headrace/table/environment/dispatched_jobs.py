@@ -35,7 +35,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Dispatcher:
+class StatementDispatcher:
     """A dispatcher that runs jobs of statements.
 
     Attributes:

@@ -15,7 +15,7 @@ from headrace.plan.planner import mode_of
 from headrace.table.bind.statements import bind_insert_into, bind_query
 from headrace.table.catalog.materialization import Materialization
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
-from headrace.table.environment.dispatched_jobs import Dispatcher, check_kept
+from headrace.table.environment.dispatched_jobs import StatementDispatcher, check_kept
 from headrace.table.environment.inner_jobs import refuse_places_of_program
 from headrace.table.functions.kernels.calendar import Moments
 from headrace.table.functions.kernels.time_patterns import written
@@ -140,7 +140,7 @@ def start_job(
     relation = _bound(environment, path, table, statement)
     if dispatcher:
         environment.planner().plan([relation])
-        found = Dispatcher(dispatcher, environment)
+        found = StatementDispatcher(dispatcher, environment)
         job_id = found.submit(environment, relation, statement)
         return RefreshJob(job_id, None, partial(found.wait, job_id), partial(found.failure, job_id))
     if environment.catalogs.catalogs[path.catalog].outlasts_session:

@@ -25,8 +25,7 @@ from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.reduced_aggregates import MakeAggregate, reduced_or_whole
 from headrace.table.physical.split_aggregates import split_aggregate
 from headrace.table.physical.translation import record_type
-from headrace.table.physical.window_aggregates import Arranged, in_one_phase, window_aggregate
-from headrace.table.physical.window_phases import in_two_phases
+from headrace.table.physical.window_aggregates import Arranged, in_one_phase, in_two_phases, window_aggregate
 from headrace.table.rules.conditions import either
 
 _BIGINT: Final = bigint().not_null()

@@ -28,7 +28,7 @@ from headrace.table.logical.scalars import (
 from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.physical.explain import tree_text
 from headrace.table.physical.literal_text import literal_text, model_call_text, record_type_text
-from headrace.table.physical.match_text import after_text, definition_texts, pattern_text
+from headrace.table.physical.match import after_text, definition_texts, pattern_text
 from headrace.table.physical.phases import shown_function
 from headrace.table.physical.scalar_text import CalciteText
 from headrace.table.rules.constants import constant

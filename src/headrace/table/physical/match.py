@@ -1,26 +1,44 @@
-"""The physical node of ``MATCH_RECOGNIZE``."""
+"""The physical node of ``MATCH_RECOGNIZE``: its pattern and conditions for the operator, and its text in plans."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import ClassVar
+from functools import cached_property, reduce
+from typing import Any, ClassVar, Final
 
+from headrace.cep.compiler import compile_pattern
+from headrace.cep.pattern import Pattern
+from headrace.common.configuration import Configuration
+from headrace.common.errors import HeadraceError
+from headrace.common.logical_types import IntervalType
 from headrace.graph.pattern_specs import MatchSpec
+from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.conditions import And, Condition, EventExpression, Or
+from headrace.operators.pattern.row_conditions import RowCondition
+from headrace.operators.pattern.skip_strategies import SkipPastLastEvent, SkipStrategy, SkipToNext, SkipToStage
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.match import SHOWN_ROW, MatchClauses, PatternRef
+from headrace.table.logical.match import (
+    ALL_ROWS,
+    SHOWN_ROW,
+    MatchClauses,
+    PatternAggregate,
+    PatternExclusion,
+    PatternGroup,
+    PatternQuantity,
+    PatternRef,
+)
 from headrace.table.logical.match import Match as LogicalMatch
-from headrace.table.logical.scalars import Call, Cast, Scalar
+from headrace.table.logical.scalars import Call, Cast, Literal, Scalar
 from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.parse.tree.queries import AfterMatch
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.compilation import compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.joins import Join
-from headrace.table.physical.match_conditions import conditions_of
-from headrace.table.physical.match_pattern import automaton_of
-from headrace.table.physical.match_text import after_text, definition_texts, pattern_text, rows_text
-from headrace.table.physical.match_values import MatchValues
+from headrace.table.physical.match_preferences import preferred_automaton
+from headrace.table.physical.match_values import MatchValues, of_row, variables_of
 from headrace.table.physical.node import (
     Edges,
     PhysicalNode,
@@ -30,7 +48,198 @@ from headrace.table.physical.node import (
     order_text,
     with_unique_names,
 )
+from headrace.table.physical.scalar_text import CalciteText
+from headrace.table.physical.times import UsedTimes
 from headrace.table.physical.translation import GraphBuilder, by_key, record_type, sort_fields
+
+_text: Final = CalciteText(lambda index: f"${index}")
+
+_TO_VARIABLE: Final = (AfterMatch.FIRST, AfterMatch.LAST)
+
+
+def pattern_text(pattern: str | PatternGroup | PatternQuantity | PatternExclusion) -> str:
+    """``((_UTF-16LE'A', PATTERN_QUANTIFIER(_UTF-16LE'B', 1, -1, false)), _UTF-16LE'C')``."""
+    if isinstance(pattern, str):
+        return variable_text(pattern)
+    if isinstance(pattern, PatternQuantity):
+        most = -1 if pattern.most is None else pattern.most
+        flag = str(pattern.is_reluctant).lower()
+        return f"PATTERN_QUANTIFIER({pattern_text(pattern.part)}, {pattern.least}, {most}, {flag})"
+    if isinstance(pattern, PatternExclusion):
+        return f"PATTERN_EXCLUDE({pattern_text(pattern.part)})"
+    name = "|" if pattern.is_alternatives else ""
+    return reduce(lambda left, right: f"{name}({left}, {right})", map(pattern_text, pattern.parts))
+
+
+def variable_text(name: str) -> str:
+    """A variable as plans show it: as a text."""
+    return f"_UTF-16LE'{name}'"
+
+
+def rows_text(clauses: MatchClauses) -> str:
+    """Return which rows there are for a match."""
+    if not clauses.all_rows:
+        return "ONE ROW PER MATCH"
+    return "ALL ROWS PER MATCH" if clauses.with_empty else "ALL ROWS PER MATCH OMIT EMPTY MATCHES"
+
+
+def after_text(clauses: MatchClauses, *, is_logical: bool) -> str:
+    """Return where the search goes on after a match."""
+    after, variable = clauses.after, clauses.after_variable
+    if after in _TO_VARIABLE and variable is not None:
+        shown = variable_text(variable)
+        return f"SKIP {after.value}({shown})" if is_logical else f"SKIP {after.value} {shown}"
+    return f"FLAG(SKIP {after.value})" if is_logical else f"SKIP {after.value}"
+
+
+def definition_texts(clauses: MatchClauses) -> dict[str, str]:
+    """The conditions of variables, whose columns are numbered in all plans."""
+    return {each.variable: _text(each.condition) for each in clauses.definitions}
+
+
+def conditions_of(clauses: MatchClauses, given: Schema, settings: Configuration) -> dict[str, Condition]:
+    """The conditions of the variables of a pattern, by name; a variable without one takes any row.
+
+    Args:
+        clauses: the clauses.
+        given: the columns of the rows.
+        settings: the configuration of the session.
+
+    Raises:
+        PlanningError: when a condition cannot be computed.
+    """
+    known = set(variables_of(clauses.pattern))
+    return {
+        each.variable: _VariableConditions(each.variable, clauses, given, settings).of(each.condition)
+        for each in clauses.definitions
+        if each.variable in known
+    }
+
+
+@dataclass(frozen=True)
+class _VariableConditions:
+    """Makes conditions of one variable."""
+
+    variable: str
+    clauses: MatchClauses
+    given: Schema
+    settings: Configuration
+
+    def of(self, scalar: Scalar) -> Condition:
+        """The condition that holds where a scalar is true."""
+        if self._is_of_row(scalar):
+            (expression,) = compiled_all((of_row(scalar),), self.given, self.settings)
+            return EventExpression(expression)
+        if isinstance(scalar, Call) and scalar.function in ("AND", "OR"):
+            combine = And if scalar.function == "AND" else Or
+            alone = [each for each in scalar.operands if self._is_of_row(each)]
+            others = [self.of(each) for each in scalar.operands if not self._is_of_row(each)]
+            first = [self.of(_joined(scalar, alone))] if alone else []
+            return reduce(combine, [*first, *others])
+        values = MatchValues.of(self.clauses, self.given, self.settings)
+        (variable,) = values.numbers[self.variable]
+        return RowCondition(values.expressions((scalar,)), variable, values.variables)
+
+    def _is_of_row(self, scalar: Scalar) -> bool:
+        """Return whether a scalar looks at the row alone."""
+        if UsedTimes.of((scalar,)).times:
+            return False
+        return all(self._is_of_row_itself(node) for node in scalar.walk())
+
+    def _is_of_row_itself(self, node: Scalar) -> bool:
+        if isinstance(node, PatternRef):
+            is_current = node.variable in (self.variable, ALL_ROWS) and node.function != "FIRST" and not node.offset
+            is_current = is_current and not node.physical
+            return is_current and TimeAttribute.PROCTIME not in (node.time, node.attribute)
+        return not isinstance(node, PatternAggregate) and not (
+            isinstance(node, Call) and node.function in ("MATCH_ROWTIME", "MATCH_PROCTIME")
+        )
+
+
+def _joined(call: Call, operands: list[Scalar]) -> Scalar:
+    return operands[0] if len(operands) == 1 else Call(call.function, tuple(operands), type=call.type)
+
+
+RowPattern = str | PatternGroup | PatternQuantity | PatternExclusion
+
+_MICROS: Final = 1000
+
+
+def automaton_of(clauses: MatchClauses, conditions: Mapping[str, Condition]) -> Automaton:
+    """The automaton that looks for the pattern of some clauses.
+
+    Args:
+        clauses: the clauses.
+        conditions: what a row has to satisfy to be mapped to a variable; any does where there is none.
+
+    Raises:
+        PlanningError: when no automaton looks for such a pattern.
+    """
+    try:
+        if clauses.finds_preferred:
+            window = 0 if clauses.within is None else _millis(clauses.within)
+            return preferred_automaton(clauses, conditions, window, _skip_of(clauses))
+        return compile_pattern(_pattern_of(clauses, conditions))
+    except PlanningError:
+        raise
+    except HeadraceError as error:
+        raise PlanningError(str(error)) from error
+
+
+def _pattern_of(clauses: MatchClauses, conditions: Mapping[str, Condition]) -> Pattern[Any]:
+    made: Pattern[Any] | None = None
+    for name, quantity in _stages(clauses.pattern):
+        made = Pattern.begin(name, _skip_of(clauses)) if made is None else made.next(name)
+        condition: Any = conditions.get(name)
+        if condition is not None:
+            made = made.where(condition)
+        if quantity is not None:
+            made = _quantified(made, quantity)
+    assert made is not None, "the parser refuses empty patterns"
+    return made if clauses.within is None else made.within(_millis(clauses.within))
+
+
+def _stages(pattern: RowPattern) -> Iterator[tuple[str, PatternQuantity | None]]:
+    """The variables, each with its quantifier."""
+    if isinstance(pattern, str):
+        yield pattern, None
+    elif isinstance(pattern, PatternQuantity):
+        assert isinstance(pattern.part, str), "what repeats a group is not a pattern of Flink"
+        yield pattern.part, pattern
+    else:
+        assert isinstance(pattern, PatternGroup), "exclusions are not patterns of Flink"
+        for part in pattern.parts:
+            yield from _stages(part)
+
+
+def _quantified(stage: Pattern[Any], quantity: PatternQuantity) -> Pattern[Any]:
+    least, most = quantity.least, quantity.most
+    if (least, most) == (0, 1):
+        return stage.optional()
+    if most is not None:
+        made = stage.times(least, most).consecutive()
+    elif least == 0:
+        made = stage.one_or_more().optional().consecutive()
+    else:
+        made = (stage.one_or_more() if least == 1 else stage.times_or_more(least)).consecutive()
+    return made if quantity.is_reluctant or least == most else made.greedy()
+
+
+def _skip_of(clauses: MatchClauses) -> SkipStrategy:
+    if clauses.after is AfterMatch.NEXT_ROW:
+        return SkipToNext()
+    if clauses.after is AfterMatch.PAST_LAST_ROW:
+        return SkipPastLastEvent()
+    assert clauses.after_variable is not None, "SKIP TO FIRST and LAST name a variable"
+    name = clauses.after_variable
+    parts = dict(clauses.subsets).get(name, ())
+    return SkipToStage(name, is_last=clauses.after is AfterMatch.LAST, fails_on_miss=True, parts=parts)
+
+
+def _millis(within: Scalar) -> int:
+    if not isinstance(within, Literal) or not isinstance(within.type, IntervalType) or within.type.unit.is_of_months:
+        raise PlanningError("WITHIN takes an interval of days to seconds: WITHIN INTERVAL '5' MINUTE")
+    return int(within.value) // _MICROS
 
 
 @dataclass(frozen=True)

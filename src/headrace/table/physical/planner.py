@@ -34,7 +34,7 @@ from headrace.table.physical.broadcast_joins import with_read_columns
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
-from headrace.table.physical.changes import DropUpdateBefore
+from headrace.table.physical.changes import DropUpdateBefore, infer_sink
 from headrace.table.physical.conversion import (
     ConversionContext,
     converted,
@@ -50,7 +50,6 @@ from headrace.table.physical.multiple_inputs import with_multiple_inputs
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 from headrace.table.physical.scalar_text import batch_text, calcite_text
 from headrace.table.physical.scalar_text import execution_text as execution_scalar_text
-from headrace.table.physical.sink_changes import infer_sink
 from headrace.table.physical.sinks import Sink, with_shared_sinks
 from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.estimates import Estimates

@@ -12,7 +12,7 @@ from headrace.common.logical_types import LogicalType, RowType
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Emit, Input, Running, only_result
-from headrace.operators.aggregates.calls import bitmaps, json_text, multisets, numbers, ordered
+from headrace.operators.aggregates.calls import multisets, numbers, ordered
 from headrace.operators.aggregates.calls.inputs import Boxed, Doubles, Filtered, FirstOfValue, Present
 from headrace.operators.aggregates.calls.numbers import DecimalSum, WrappingSum
 from headrace.operators.aggregates.calls.ordered import OrderedValues
@@ -231,12 +231,12 @@ def _single_value(of: CallBinding) -> Remembered:
 
 def _json_array(of: CallBinding) -> Remembered:
     values = of.ordered((0,), skips_nulls=of.option("on_null") != "NULL")
-    return Remembered((values,), json_text.json_array, is_ordered=True)
+    return Remembered((values,), ordered.json_array, is_ordered=True)
 
 
 def _json_object(of: CallBinding) -> Remembered:
     values = of.ordered((0, 1), skips_nulls=of.option("on_null") == "ABSENT")
-    return Remembered((values,), json_text.json_object, is_ordered=True)
+    return Remembered((values,), ordered.json_object, is_ordered=True)
 
 
 def _collect(of: CallBinding) -> Remembered:
@@ -266,7 +266,7 @@ def _of_distinct(emit: Callable[..., pa.Array], of: CallBinding) -> Remembered:
     return Remembered((of.multiset(),), partial(emit, of.arrow_type))
 
 
-def _bitmap(emit: Callable[..., pa.Array], combine: bitmaps.Combine, of: CallBinding) -> Remembered:
+def _bitmap(emit: Callable[..., pa.Array], combine: multisets.Combine, of: CallBinding) -> Remembered:
     return Remembered((of.multiset(),), partial(emit, combine))
 
 
@@ -296,10 +296,10 @@ _FUNCTIONS: Final[Mapping[str, _Make]] = {
     "JSON_ARRAYAGG": _json_array,
     "JSON_OBJECTAGG": _json_object,
     "APPROX_COUNT_DISTINCT": _approximate_count,
-    **{f"BITMAP_{word}_AGG": partial(_bitmap, bitmaps.bitmap, made) for word, made in bitmaps.COMBINES.items()},
+    **{f"BITMAP_{word}_AGG": partial(_bitmap, multisets.bitmap, made) for word, made in multisets.COMBINES.items()},
     **{
-        f"BITMAP_{word}_CARDINALITY_AGG": partial(_bitmap, bitmaps.cardinality, made)
-        for word, made in bitmaps.COMBINES.items()
+        f"BITMAP_{word}_CARDINALITY_AGG": partial(_bitmap, multisets.cardinality, made)
+        for word, made in multisets.COMBINES.items()
     },
 }
 """Aggregators by function name."""

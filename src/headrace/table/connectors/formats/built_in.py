@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
 from headrace.common.config_options import ConfigOption, boolean, choice
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.logical_types import LogicalType
-from headrace.common.serialization import DeserializationSchema, Encoder, SerializationSchema
-from headrace.common.typeinfo import BasicType, TypeInformation
+from headrace.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    DeserializedBatch,
+    Encoder,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation
 from headrace.formats.avro.files import CODECS, AvroFormat
 from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from headrace.formats.avro.schema import avro_schema_of
@@ -30,8 +41,71 @@ from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.formats.text import TextLineEncoder, TextLineFormat
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.formats.raw import RawSchema, only_column
 from headrace.table.connectors.formats.table_format import TableFormat
+
+
+def only_column(kind: TypeInformation) -> BasicType:
+    """The type of the column.
+
+    Raises:
+        InvalidTypeError: when there are several, or it is neither text nor bytes.
+    """
+    assert isinstance(kind, RowTypeInfo)
+    if len(kind.types) != 1:
+        raise InvalidTypeError(
+            f"format 'raw' is one column that is the whole message, not {len(kind.types)}: use 'csv' or 'json'"
+        )
+    (only,) = kind.types
+    if not isinstance(only, BasicTypeInfo) or only.basic_type not in (BasicType.STRING, BasicType.BYTES):
+        raise InvalidTypeError(f"format 'raw' is a column of STRING or BYTES, not {only}: CAST it in the query")
+    return only.basic_type
+
+
+class RawSchema(SerializationSchema, DeserializationSchema):
+    """Reads and writes rows of one column.
+
+    Args:
+        kind: the type of the rows.
+        charset: the encoding of text.
+
+    Raises:
+        InvalidTypeError: when there are several columns, or it is neither text nor bytes.
+    """
+
+    def __init__(self, kind: TypeInformation, charset: str) -> None:
+        is_text = only_column(kind) is BasicType.STRING
+        self._inner = SimpleStringSchema(charset) if is_text else ByteArraySchema()
+        self._type = kind
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._type
+
+    def deserialize(self, message: bytes) -> Any:
+        return self._inner.deserialize(message)
+
+    def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
+        present = messages.drop_null()
+        read = self._inner.deserialize_batch(present)
+        layout = layout_of(self._inner.get_produced_type())
+        values = layout.rows_to_columns(read.rows or []) if read.columns is None else read.columns
+        columns = pa.RecordBatch.from_arrays([values.column(0)], schema=layout_of(self._type).schema)
+        if len(present) == len(messages):
+            return DeserializedBatch(columns, messages=read.messages, rejected=read.rejected)
+        places = messages.is_valid().to_numpy(zero_copy_only=False).nonzero()[0]
+        rejected = [(int(places[index]), reason) for index, reason in read.rejected]
+        return DeserializedBatch(
+            columns, messages=places if read.messages is None else places[read.messages], rejected=rejected
+        )
+
+    def serialize(self, element: Any) -> bytes:
+        """Refuse a single record: only batches are written."""
+        raise TypeError("raw messages are written for batches, not for single rows")
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        kind = self._inner.get_produced_type()
+        columns = pa.RecordBatch.from_arrays([batch.columns.column(0)], schema=layout_of(kind).schema)
+        return self._inner.serialize_batch(Batch(kind, batch.timestamps, batch.watermarks, columns=columns))
+
 
 IGNORE_ERRORS: Final = ConfigOption("ignore-parse-errors", boolean, False, "Whether what cannot be read is left out.")
 

@@ -107,7 +107,7 @@ def subtract(call: Invocation, left: Datum, right: Datum) -> Datum:
 def multiply(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The product of two decimals."""
     left, right = as_decimal(left), as_decimal(right)
-    one, other = _Integers.of(left), _Integers.of(right)
+    one, other = _DecimalIntegers.of(left), _DecimalIntegers.of(right)
     is_whole = left.type.scale + right.type.scale == call.storage.scale
     if one is not None and other is not None and is_whole and one.most * other.most < _MOST:
         return _decimals(one.values * other.values, call.storage, left, right)
@@ -126,7 +126,7 @@ def _added(
 ) -> Datum:
     left, right = as_decimal(left), as_decimal(right)
     scale = max(left.type.scale, right.type.scale)
-    one, other = _Integers.of(left), _Integers.of(right)
+    one, other = _DecimalIntegers.of(left), _DecimalIntegers.of(right)
     if one is not None and other is not None and scale == call.storage.scale:
         one, other = (
             one.scaled(call.storage.scale - left.type.scale),
@@ -144,7 +144,7 @@ _MOST: Final = 1 << 62
 
 
 @dataclass(frozen=True)
-class _Integers:
+class _DecimalIntegers:
     """Decimals as integers of 64 bits.
 
     Attributes:
@@ -156,26 +156,26 @@ class _Integers:
     most: int
 
     @staticmethod
-    def of(operand: Datum) -> _Integers | None:
+    def of(operand: Datum) -> _DecimalIntegers | None:
         """The integers of decimals; None where these do not hold them, and for NULL."""
         if isinstance(operand, pa.Scalar):
             value = int(operand.as_py().scaleb(operand.type.scale)) if operand.is_valid else _MOST
-            return _Integers(np.int64(value), abs(value)) if abs(value) < _MOST else None
+            return _DecimalIntegers(np.int64(value), abs(value)) if abs(value) < _MOST else None
         if not pa.types.is_decimal128(operand.type) or not len(operand):
             return None
         values, fits = unscaled_words(operand)
         if not fits.all():
             return None
-        return _Integers(values, max(int(values.max()), -int(values.min())))
+        return _DecimalIntegers(values, max(int(values.max()), -int(values.min())))
 
-    def scaled(self, places: int) -> _Integers:
+    def scaled(self, places: int) -> _DecimalIntegers:
         """The same with more digits behind the point; ``most`` is ``_MOST`` where 64 bits do not hold them."""
         if not places:
             return self
         factor = 10**places
         if places > _LARGEST_POWER or self.most * factor >= _MOST:
-            return _Integers(self.values, _MOST)
-        return _Integers(self.values * factor, self.most * factor)
+            return _DecimalIntegers(self.values, _MOST)
+        return _DecimalIntegers(self.values * factor, self.most * factor)
 
 
 def _decimals(values: Any, storage: pa.DataType, *operands: Datum) -> Datum:
