@@ -270,6 +270,22 @@ def test_columns_have_the_same_bytes_as_objects(type_: TypeInformation, values: 
     assert many.hashes.tolist() == hash_array(many.values).tolist()
 
 
+@pytest.mark.parametrize("texts", [["A", "N", "R", "A"], ["A", "ä", ""], ["a", "bc", ""], ["x", None, "y"]])
+def test_many_keys_of_short_texts_are_those_of_few(texts: list[str | None]) -> None:
+    numbers = [len(text or "") for text in texts]
+    fields = [
+        pa.array(texts * 2000),
+        pa.array([each and each.encode() for each in texts] * 2000),
+        pa.array(numbers * 2000),
+    ]
+    columns = pa.StructArray.from_arrays(fields, names=["f0", "f1", "f2"]).slice(3)
+    codec = KeyCodec.for_type(Types.TUPLE([Types.STRING(), Types.BYTES(), Types.LONG()]))
+    many = codec.from_array(columns)
+    few = [codec.from_array(columns.slice(start, 1000)).values for start in range(0, len(columns), 1000)]
+    assert many.values.equals(pa.concat_arrays(few))
+    assert many.hashes.tolist() == hash_array(many.values).tolist()
+
+
 @pytest.mark.parametrize(
     ("type_", "bad"),
     [

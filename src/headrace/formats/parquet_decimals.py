@@ -124,7 +124,7 @@ class _Chunk:
         codec: the number of its compression.
         values: the number of its values, nulls included.
         is_optional: whether there may be nulls.
-        dictionary: the page of its dictionary.
+        dictionary: the page of its dictionary, in pieces.
         pages: its other pages.
     """
 
@@ -132,7 +132,7 @@ class _Chunk:
     codec: int
     values: int
     is_optional: bool
-    dictionary: bytes
+    dictionary: tuple[bytes | memoryview, ...]
     pages: memoryview
 
 
@@ -169,19 +169,21 @@ class _Page:
         size, count, checksum = self.header[2], self.header[7][1], self.header.get(4)
         if checksum is not None and zlib.crc32(self.content) != checksum & 0xFFFFFFFF:
             return None
-        content: Any = self.content
+        content = self.content
         if compression != "UNCOMPRESSED":
-            content = pa.Codec(compression.lower()).decompress(pa.py_buffer(self.content), size)
-        if memoryview(content).nbytes != count * width:
-            return None
-        return _integers(content, count, width)
+            content = memoryview(pa.Codec(compression.lower()).decompress(pa.py_buffer(content), size)).cast("B")
+        return _integers(content, count, width) if len(content) == count * width else None
 
 
-def _integers(digits: Any, count: int, width: int) -> npt.NDArray[np.int64]:
+def _integers(digits: memoryview, count: int, width: int) -> npt.NDArray[np.int64]:
     """The integers of big-endian byte strings of a length."""
-    behind = bytes(digits) + bytes(_LONG_BYTES)  # each is read with the bytes behind it, which are shifted out
-    found: npt.NDArray[np.int64] = np.ndarray((count,), ">i8", behind, strides=(width,)).astype(np.int64)
-    found >>= 8 * (_LONG_BYTES - width)
+    found: npt.NDArray[np.int64] = np.empty(count, np.int64)
+    whole = max((len(digits) - _LONG_BYTES) // width + 1, 0)  # so many are read with bytes behind them, shifted out
+    if whole:
+        found[:whole] = np.ndarray((whole,), ">i8", digits, strides=(width,))
+        found[:whole] >>= 8 * (_LONG_BYTES - width)
+    rest = (digits[place * width : (place + 1) * width] for place in range(whole, count))
+    found[whole:] = [int.from_bytes(each, "big", signed=True) for each in rest]
     return found
 
 
@@ -198,20 +200,20 @@ def _pages(content: memoryview) -> Iterator[_Page]:
         at = end
 
 
-def _dictionary_page(values: npt.NDArray[np.int64], compression: str) -> bytes:
-    content = values.tobytes()
-    dictionary = _struct({1: len(values), 2: _PLAIN})
-    stored = _compressed(content, compression)
-    return _struct({1: _DICTIONARY_PAGE, 2: len(content), 3: len(stored), 7: dictionary}) + stored
+def _dictionary_page(values: npt.NDArray[np.int64], compression: str) -> tuple[bytes | memoryview, ...]:
+    content = values.view(np.uint8).data
+    dictionary, stored = _struct({1: len(values), 2: _PLAIN}), _compressed(content, compression)
+    size = sum(map(len, stored))
+    return _struct({1: _DICTIONARY_PAGE, 2: len(content), 3: size, 7: dictionary}), *stored
 
 
-def _compressed(content: bytes, compression: str) -> bytes:
+def _compressed(content: memoryview, compression: str) -> tuple[bytes | memoryview, ...]:
     """Bytes in a compressed form, which nobody keeps: that of Snappy takes no time where nothing is looked for."""
     if compression == "UNCOMPRESSED":
-        return content
+        return (content,)
     if compression == "SNAPPY" and content:
-        return _varint(len(content)) + bytes([_LITERAL]) + (len(content) - 1).to_bytes(4, "little") + content
-    return bytes(pa.Codec(compression.lower()).compress(content, asbytes=True))
+        return _varint(len(content)) + bytes([_LITERAL]) + (len(content) - 1).to_bytes(4, "little"), content
+    return (bytes(pa.Codec(compression.lower()).compress(pa.py_buffer(content), asbytes=True)),)
 
 
 _LITERAL: Final = 63 << 2
@@ -225,7 +227,8 @@ def _file_of(chunks: Sequence[_Chunk], rows: int) -> pa.Buffer:
     schema = [_struct({4: b"schema", 5: len(chunks)})]
     for chunk in chunks:
         start = out.tell()
-        out.write(chunk.dictionary)
+        for part in chunk.dictionary:
+            out.write(part)
         behind = out.tell()
         out.write(chunk.pages)
         size = out.tell() - start

@@ -1,7 +1,7 @@
 """Operators that look at one record, or one batch, at a time: with functions of the user, or expressions by column."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,10 @@ class ColumnFilterOperator(ExpressionOperator):
             self.output.emit(batch.take(rows))
 
 
+_MOST: Final = 0.9
+"""Where more of the records meet a condition, they are filtered and not taken one by one."""
+
+
 class SelectOperator(ExpressionOperator):
     """A record of expressions for each record, with its timestamp.
 
@@ -90,9 +94,17 @@ class SelectOperator(ExpressionOperator):
             return batch
         if not len(rows):
             return None
-        given = batch.columns
+        given, mask = batch.columns, None
+        if len(rows) > _MOST * len(batch):  # then whole runs are copied
+            met = np.zeros(len(batch), np.bool_)
+            met[rows] = True
+            mask = pa.array(met)
         arrays = [
-            gather(column, rows) if index in self._read else column.slice(0, len(rows))
+            column.slice(0, len(rows))
+            if index not in self._read
+            else gather(column, rows)
+            if mask is None
+            else column.filter(mask)
             for index, column in enumerate(given.columns)
         ]
         return batch.replaced(batch.type, columns=pa.RecordBatch.from_arrays(arrays, schema=given.schema), sources=rows)

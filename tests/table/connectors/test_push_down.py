@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -242,3 +243,23 @@ def test_the_footers_of_a_table_are_read_once_for_a_statement(tmp_path: Path, mo
     query = "SELECT x.a, y.b FROM t AS x JOIN t AS y ON x.a = y.b WHERE x.b = 1 AND y.a > 1"
     assert sorted(rows(tables, query)) == [(1, 1), (2, 2)]
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("left_out", [(7,), (7, 8, 9), tuple(range(6, 30)), ()])
+def test_rows_are_the_same_whether_few_or_nearly_all_meet_a_condition(
+    tmp_path: Path, left_out: tuple[int, ...]
+) -> None:
+    numbers = range(50)
+    texts = [None if number % 5 == 0 else "x" * (number % 3) for number in numbers]
+    prices = [Decimal(number).scaleb(-2) for number in numbers]
+    table = pa.table({"n": pa.array(numbers, pa.int64()), "s": texts, "d": pa.array(prices, pa.decimal128(9, 2))})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    tables = session(
+        "CREATE TABLE t (n BIGINT, s STRING, d DECIMAL(9, 2)) WITH ("
+        f"'connector'='filesystem', 'path'='{tmp_path}', 'format'='parquet')"
+    )
+    condition = f"n NOT IN ({', '.join(map(str, (99, *left_out)))})"
+    found = rows(tables, f"SELECT d, CHAR_LENGTH(s) AS c, s FROM t WHERE {condition}")
+    kept = [number for number in numbers if number not in left_out]
+    lengths = [None if (text := texts[number]) is None else len(text) for number in kept]
+    assert found == [(prices[number], length, texts[number]) for number, length in zip(kept, lengths, strict=True)]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arrays import binary_parts, fixed_width_array, unscaled_words
+from headrace.common.arrays import binary_array, binary_parts, fixed_width_array, unscaled_words
 from headrace.state.keys.encoding import (
     TAG_BYTES,
     TAG_DATE,
@@ -54,12 +54,12 @@ def encode_few(array: pa.Array) -> tuple[pa.Array, Integers] | None:
         return None
     codes, values, total = np.zeros(len(array), np.int64), list[pa.Array](), 1
     for field in fields:
-        encoded = field.dictionary_encode(null_encoding="encode")
-        values.append(encoded.dictionary)
-        total *= len(encoded.dictionary)
+        places_of_field, different_of_field = _of_letters(field) or _of_any(field)
+        values.append(different_of_field)
+        total *= len(different_of_field)
         if total > _MOST_KEYS:
             return None
-        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+        codes = codes * len(different_of_field) + places_of_field
     used = np.flatnonzero(np.bincount(codes, minlength=total))
     places = np.unravel_index(used, [len(each) for each in values])
     different = [each.take(pa.array(place)) for each, place in zip(values, places, strict=True)]
@@ -69,6 +69,29 @@ def encode_few(array: pa.Array) -> tuple[pa.Array, Integers] | None:
     return None if keys is None else (keys, numbers[codes])
 
 
+def _of_any(field: pa.Array) -> tuple[npt.NDArray[Any], pa.Array]:
+    """The place of each value among the different ones, and these."""
+    encoded = field.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary
+
+
+def _of_letters(field: pa.Array) -> tuple[npt.NDArray[Any], pa.Array] | None:
+    """The same of texts of one byte, as flags are; None of others."""
+    if field.null_count or not (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
+        return None
+    offsets, data = binary_parts(field)
+    first = int(offsets[0])
+    if int(offsets[-1]) - first != len(field) or not (np.diff(offsets) == 1).all():
+        return None
+    letters = np.frombuffer(data, np.uint8, len(field), first)
+    used = np.flatnonzero(np.bincount(letters, minlength=_BYTES))
+    places = np.zeros(_BYTES, np.int64)
+    places[used] = np.arange(len(used))
+    different = binary_array(used.astype(np.uint8), np.arange(len(used) + 1), field.type)
+    return places.take(letters), different
+
+
+_BYTES: Final = 1 << 8
 _FEWEST_ROWS: Final = 4096
 _SAMPLE: Final = 1024
 _MOST_IN_SAMPLE: Final = 256
