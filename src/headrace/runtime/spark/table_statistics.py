@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from headrace.formats.statistics import ColumnStatistics, Statistics
-
-_WITH_ROWS: Final = "spark.sql.cbo.planStats.enabled"
-"""Without it, plans have the size of a table, and not what ANALYZE TABLE has counted."""
 
 _UNKNOWN_BYTES: Final = 1 << 60
 """From here on the size is what Spark says where it knows nothing."""
@@ -41,10 +37,9 @@ def statistics_of(dataframe: DataFrame) -> Statistics | None:
     Returns:
         None where Spark knows nothing.
     """
-    with _with_rows(dataframe.sparkSession):
-        plan: Any = dataframe._jdf.queryExecution().optimizedPlan()
-        found = plan.stats()
-        rows, size = _optional(found.rowCount()), int(found.sizeInBytes().toString())
+    plan: Any = dataframe._jdf.queryExecution().optimizedPlan()
+    found = _of_catalog(plan) or plan.stats()
+    rows, size = _optional(found.rowCount()), int(str(found.sizeInBytes()))
     if rows is None:
         if size >= _UNKNOWN_BYTES:
             return None
@@ -52,6 +47,17 @@ def statistics_of(dataframe: DataFrame) -> Statistics | None:
         rows = size // max(width, 1)
     columns = dict(_columns(plan, found))
     return Statistics(rows, lambda name: columns.get(name, ColumnStatistics()))
+
+
+def _of_catalog(plan: Any) -> Any:
+    """What ``ANALYZE TABLE`` has found of the table that a plan is; None of other plans.
+
+    A plan itself says that only where ``spark.sql.cbo.planStats.enabled`` is set.
+    """
+    if plan.getClass().getSimpleName() != "LogicalRelation" or not plan.catalogTable().isDefined():
+        return None
+    known = plan.catalogTable().get().stats()
+    return known.get().toPlanStats(plan.output(), True) if known.isDefined() else None
 
 
 def _columns(plan: Any, found: Any) -> Iterator[tuple[str, ColumnStatistics]]:
@@ -73,17 +79,4 @@ def _column(kind: str, column: Any) -> ColumnStatistics:
 
 def _optional(number: Any) -> int | None:
     """The number in one of Scala's options."""
-    return int(number.get().toString()) if number.isDefined() else None
-
-
-@contextmanager
-def _with_rows(session: SparkSession) -> Iterator[None]:
-    before = session.conf.get(_WITH_ROWS, None)
-    session.conf.set(_WITH_ROWS, "true")
-    try:
-        yield
-    finally:
-        if before is None:
-            session.conf.unset(_WITH_ROWS)
-        else:
-            session.conf.set(_WITH_ROWS, before)
+    return int(str(number.get())) if number.isDefined() else None
