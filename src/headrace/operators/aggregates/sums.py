@@ -341,8 +341,9 @@ class SquaredDeviations(ColumnAggregator):
     for losing all its digits; here both sums are exact, and so is the difference. So the result is right to the last
     bit or the one before, and the same however the input was cut.
 
-    NaN, infinities and values beyond 2**500 are only counted. The result is a struct of the number of values and the
-    sum of their squared distances from their mean, which is NaN where there was such a value.
+    NaN, infinities and values beyond 2**500 are only counted. The result is a struct of the number of values, the sum
+    of their squared distances from their mean times that number, which is NaN where it is of an unusual size, and this
+    sum itself, which is NaN where there was a value that is only counted.
     """
 
     stored_name: ClassVar[str] = "SquaredDeviations"
@@ -386,9 +387,10 @@ class SquaredDeviations(ColumnAggregator):
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
         counts, without = fixed_width(columns[0]), fixed_width(columns[1])
-        deviations = _deviations(counts, expansion_of(columns[2:5]), expansion_of(columns[5:]))
+        multiples, deviations = _deviations(counts, expansion_of(columns[2:5]), expansion_of(columns[5:]))
         deviations = np.where(without > 0, np.nan, deviations)
-        return pa.StructArray.from_arrays([columns[0], pa.array(deviations)], ["values", "deviations"])
+        fields = [columns[0], pa.array(multiples), pa.array(deviations)]
+        return pa.StructArray.from_arrays(fields, ["values", "multiples", "deviations"])
 
 
 def var_pop(column: AnyColumn = None) -> Aggregate:
@@ -440,10 +442,22 @@ def _variance(fewest: int, is_root: bool, name: str, column: InputColumn) -> Bou
     return BoundAggregate(name, Types.DOUBLE(), (SquaredDeviations(column.source, column.name),), emit)
 
 
+def variances(fewest: int, found: pa.StructArray) -> tuple[Longs, Doubles]:
+    """The numbers of values and their variances, of what :class:`SquaredDeviations` gives.
+
+    Args:
+        fewest: the fewest values of which there is a variance: 2 of those that are a sample, else 1.
+        found: the results.
+    """
+    counts, multiples, deviations = map(fixed_width, found.flatten())
+    divisors = np.maximum(counts - (fewest - 1), 1)
+    once = multiples / (np.maximum(counts, 1) * divisors.astype(np.float64))
+    return counts, np.where(np.isnan(multiples) | np.isnan(deviations), deviations / divisors, once)
+
+
 def _variances(fewest: int, is_root: bool, results: Sequence[pa.Array]) -> pa.Array:
-    counts, deviations = map(fixed_width, results[0].flatten())
-    variances = deviations / np.maximum(counts - (fewest - 1), 1)
-    return of_fixed_width(np.sqrt(variances) if is_root else variances, counts >= fewest, pa.float64())
+    counts, found = variances(fewest, results[0])
+    return of_fixed_width(np.sqrt(found) if is_root else found, counts >= fewest, pa.float64())
 
 
 def _parts(values: npt.NDArray[np.generic]) -> list[Doubles]:
@@ -465,19 +479,22 @@ def _squares(parts: Sequence[Doubles]) -> list[Doubles]:
     return terms
 
 
-def _deviations(counts: Longs, total: Expansion, squares: Expansion) -> Doubles:
-    """The sums of squared distances from the mean: (n Σx² - (Σx)²) / n, rounded; 0 where there are no values."""
+def _deviations(counts: Longs, total: Expansion, squares: Expansion) -> tuple[Doubles, Doubles]:
+    """The values of n Σx² - (Σx)² and an n-th of them, both rounded; the former are NaN at unusual sizes.
+
+    The latter are the sums of squared distances from the mean; both are 0 where there are no values.
+    """
     numbers = np.maximum(counts, 1).astype(np.float64)
     (sums, has_all), (square_sums, has_all_squares) = _terms(total), _terms(squares)
     sizes = np.maximum(np.abs(total.hi), squares.hi)
     is_plain = has_all & has_all_squares & (sizes < _PLAIN[0]) & ((squares.hi > _PLAIN[1]) | (squares.hi == 0))
     plain = [[np.where(is_plain, term, 0.0) for term in terms] for terms in (sums, square_sums)]
-    deviations = _plain_deviations(numbers, *plain)
+    multiples, deviations = _plain_deviations(numbers, *plain)
     for group in np.flatnonzero(~is_plain).tolist():
         n = int(numbers[group])
         exact = exact_sum.exact_value(squares, group) - exact_sum.exact_value(total, group) ** 2 / Fraction(n)
         deviations[group] = exact_sum.rounded(exact)
-    return np.maximum(deviations, 0.0)
+    return np.where(is_plain, np.maximum(multiples, 0.0), np.nan), np.maximum(deviations, 0.0)
 
 
 def _terms(sums: Expansion) -> tuple[list[Doubles], npt.NDArray[np.bool_]]:
@@ -494,14 +511,14 @@ def _terms(sums: Expansion) -> tuple[list[Doubles], npt.NDArray[np.bool_]]:
     return terms, lengths <= _REST
 
 
-def _plain_deviations(n: Doubles, sums: list[Doubles], squares: list[Doubles]) -> Doubles:
+def _plain_deviations(n: Doubles, sums: list[Doubles], squares: list[Doubles]) -> tuple[Doubles, Doubles]:
     """The same where sums have few terms, of a usual size."""
     products = [(n, square) for square in squares] + [(-term, term) for term in sums]
     products += [(-2 * first, second) for first, second in combinations(sums, 2)]
     terms = exact_sum.distilled([term for pair in products for term in exact_sum.two_product(*pair)])
     if not terms:
-        return np.zeros(len(n))
+        return np.zeros(len(n)), np.zeros(len(n))
     quotient = terms[0] / n
     product, error = exact_sum.two_product(quotient, n)
     remainder = (terms[0] - product) - error + (terms[1] if len(terms) > 1 else 0.0)
-    return quotient + remainder / n
+    return terms[0], quotient + remainder / n

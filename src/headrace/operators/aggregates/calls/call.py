@@ -24,7 +24,7 @@ from headrace.operators.aggregates.distinct import (
     running_extreme,
 )
 from headrace.operators.aggregates.simple import CountRows, CountTrue, CountValues, FirstOrLast, MinOrMax
-from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats
+from headrace.operators.aggregates.sums import SquaredDeviations, SumFiniteFloats, SumFloats
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,9 @@ def _average(of: CallBinding) -> Remembered:
 
 
 def _variance(of: CallBinding, *, is_sample: bool, is_root: bool) -> Remembered:
-    index, kind = of.call.arguments[0], SumFiniteFloats if of.retracts else SumFloats
-    sums = kind(Doubles(index, of.call.filter), of.name("doubles:"))
-    squares = kind(Doubles(index, of.call.filter, is_squared=True), of.name("squares:"))
-    return Remembered((sums, squares, of.count()), partial(numbers.variance, of.arrow_type, is_sample, is_root))
+    values = Doubles(of.call.arguments[0], of.call.filter)
+    emit = partial(numbers.variance, of.arrow_type, is_sample, is_root)
+    return Remembered((SquaredDeviations(values, of.name()),), emit)
 
 
 def _extreme(of: CallBinding, *, is_largest: bool) -> Remembered:

@@ -93,22 +93,19 @@ class Boxed(DerivedColumn):
 
 @dataclass(frozen=True, slots=True)
 class Doubles(DerivedColumn):
-    """Numbers as doubles, or their squares.
+    """Numbers as doubles.
 
     Attributes:
         column: the position of the numbers.
         filter: the position of the boolean column; None for no filter.
-        is_squared: whether they are squared.
     """
 
     column: int
     filter: int | None = None
-    is_squared: bool = False
 
     def of(self, columns: pa.RecordBatch) -> pa.Array:
         whole = columns.column(self.column) if self.filter is None else Filtered(self.column, self.filter).of(columns)
-        numbers = whole.cast(pa.float64(), safe=False)  # else integers beyond 53 bits are refused, and not rounded
-        return pc.multiply(numbers, numbers) if self.is_squared else numbers
+        return whole.cast(pa.float64(), safe=False)  # else integers beyond 53 bits are refused, and not rounded
 
 
 def _holds(columns: pa.RecordBatch, index: int) -> pa.Array:

@@ -20,6 +20,7 @@ from headrace.operators.aggregates.aggregator import (
     running_sums,
 )
 from headrace.operators.aggregates.simple import IntegerTotal
+from headrace.operators.aggregates.sums import variances
 from headrace.state.runs.grouping import RowGroups, Segments
 
 _LIMBS: Final = 4
@@ -182,16 +183,14 @@ def variance(
     is_root: bool,
     results: Sequence[pa.Array],
 ) -> pa.Array:
-    """Flink's formula: (sum of squares - sum * sum / count) / count, or / (count - 1) for a sample.
+    """The variance of values, or of a sample of them, or its root.
 
     A decimal that overflows is null; an integer stays at the end of its range.
     """
-    sums, squares = (fixed_width(result) for result in results[:2])
-    counts = fixed_width(results[2])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = (squares - sums * sums / counts) / (counts - 1 if is_sample else counts)
-        spread = np.sqrt(spread) if is_root else spread
-    valid = counts > (1 if is_sample else 0)
+    fewest = 2 if is_sample else 1
+    counts, spread = variances(fewest, results[0])
+    spread = np.sqrt(spread) if is_root else spread
+    valid = counts >= fewest
     if pa.types.is_integer(type_):
         return of_fixed_width(_narrowed(spread, type_), valid, type_)
     if pa.types.is_decimal(type_):
