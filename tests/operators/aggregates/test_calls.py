@@ -75,6 +75,7 @@ def back(*values: Any, **named: Any) -> tuple[str, tuple[Any, ...]]:
         (call("VAR_POP", X, type_=DOUBLE),
          [row(x=10.0), row(x=20.0), back(x=20.0), row(x=3.0)], [0.0, 25.0, 0.0, 12.25]),
         (call("VAR_SAMP", X, type_=DOUBLE), [row(x=10.0), row(x=20.0), row(x=30.0)], [None, 50.0, 100.0]),
+        (call("VAR_POP", X, type_=DOUBLE), [row(x=1e9 + 1), row(x=1e9 + 2), row(x=1e9 + 4)], [0.0, 0.25, 14 / 9]),
         (call("MAX", N), [row(3), row(5), back(5), back(3), row(1)], [3, 5, 3, 3, 1]),
         (call("FIRST_VALUE", T, type_=string()), [row(t=None), row(t="p"), row(t="q"), back(t="p")], [None, "p", "q"]),
         (call("LAST_VALUE", T, type_=string()), [row(t="p"), row(t="q"), row(), back(t="q")], ["p", "q", "p"]),
