@@ -25,7 +25,7 @@ from headrace.datastream import (
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.jobmanager.control import SlotWatcher
+from headrace.jobmanager.autoscaler import SlotWatcher
 from headrace.runtime.local import LocalRuntime
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import TimestampAssigner
@@ -211,7 +211,7 @@ class Cluster(LocalRuntime):
 @pytest.mark.slow
 def test_a_reactive_job_follows_its_cluster(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("headrace.client.submission.LocalRuntime", Cluster)
-    monkeypatch.setattr("headrace.jobmanager.control.LOOK_MILLIS", 0)
+    monkeypatch.setattr("headrace.jobmanager.autoscaler.LOOK_MILLIS", 0)
     waits = "jobmanager.adaptive-scheduler.executing."
     settings = {
         "scheduler-mode": "reactive",

@@ -18,7 +18,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager import job_manager
-from headrace.jobmanager.autoscaler import Autoscaler, AutoscalerSettings, Measurement
+from headrace.jobmanager.autoscaler import Autoscaler, AutoscalerSettings, Measurement, Rescaler
 from headrace.jobmanager.events import EpochReleased
 from headrace.jobmanager.status import JobStatusStore
 from headrace.time.clock import Clock
@@ -253,7 +253,7 @@ def test_what_is_refused_again_and_again_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insistent = _Insistent(4, 8)
-    monkeypatch.setattr(job_manager, "_scaler", lambda *_: insistent)
+    monkeypatch.setattr(job_manager, "rescaler_of", lambda *_: Rescaler(insistent))
     env = environment(**{"parallelism.default": "1"})
     source = DataGeneratorSource(lambda number: number, None, RateLimiterStrategy.per_second(500), Types.LONG())
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")

@@ -1,9 +1,10 @@
-"""The autoscaler: finds the parallelism at which a job keeps up with its input, and catches up in a given time.
+"""Rescaling by itself: to the parallelism that the cluster offers (reactive mode), or at which a job keeps up.
 
-It works as the autoscaler of Flink's Kubernetes operator, with two differences that follow from epochs. The stages of
-an epoch run one after the other in the same slots, so a job has one parallelism rather than one for each vertex: what
-counts is the time that all its tasks together need for a record. And the time between epochs is not a sign of
-idleness, so only the time counts in which tasks are at work.
+The autoscaler finds the latter, and that at which a job catches up in a given time. It works as the autoscaler of
+Flink's Kubernetes operator, with two differences that follow from epochs. The stages of an epoch run one after the
+other in the same slots, so a job has one parallelism rather than one for each vertex: what counts is the time that all
+its tasks together need for a record. And the time between epochs is not a sign of idleness, so only the time counts in
+which tasks are at work.
 
 With ``cost``, the seconds of tasks for a record, and ``rate``, the records that arrive in a second, a job needs
 ``rate * cost`` subtasks that are busy all the time; the target utilization says how busy they are to be. A backlog adds
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from headrace.common.errors import InvalidProgramError, StateMigrationError, UnsupportedOperationError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.events import (
     EpochReleased,
@@ -23,8 +25,10 @@ from headrace.jobmanager.events import (
     JobEvent,
     JobRestart,
 )
-from headrace.jobmanager.status import JobSnapshot
-from headrace.time.clock import Clock
+from headrace.jobmanager.runtime import Runtime
+from headrace.jobmanager.status import JobSnapshot, JobStatusStore
+from headrace.plan.job_plan import JobPlan
+from headrace.time.clock import Clock, SystemClock
 
 logger = get_logger(__name__)
 
@@ -193,3 +197,115 @@ def _evenly(wanted: int, most: int) -> int:
     """
     even = (each for each in range(wanted, min(2 * wanted, most + 1)) if most % each == 0)
     return next(even, min(wanted, most))
+
+
+@dataclass(frozen=True, slots=True)
+class ReactiveSettings:
+    """When a job follows the size of its cluster; times as for :class:`SlotWatcher`."""
+
+    stable_millis: int
+    cooldown_millis: int
+
+
+LOOK_MILLIS = 1_000
+"""The interval at which a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
+
+
+class SlotWatcher:
+    """Reactive mode: says when a job should go on at the parallelism that the cluster has come to offer.
+
+    As in Flink, the number of slots has to be the same for a while, and a job that was rescaled is left alone for a
+    while: executors come and go one by one.
+
+    Args:
+        slots: how many tasks can run at the same time now.
+        clock: tells the time.
+        stable_millis: for how long the number has to be the same.
+        cooldown_millis: how long after a change nothing is changed again.
+    """
+
+    def __init__(self, slots: Callable[[], int], clock: Clock, stable_millis: int, cooldown_millis: int) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._stable = stable_millis
+        self._cooldown = cooldown_millis
+        self._seen = 0
+        self._since = 0
+        self._looked_at: int | None = None
+        self._changed_at: int | None = None
+
+    def wanted(self, current: int, most: int) -> int | None:
+        """The parallelism to go on at; None to stay.
+
+        Args:
+            current: the parallelism that the job has.
+            most: the highest that it can have.
+        """
+        now = self._clock.now()
+        if self._looked_at is not None and now - self._looked_at < LOOK_MILLIS:
+            return None
+        self._looked_at = now
+        slots = max(1, min(self._slots(), most))
+        if slots != self._seen:
+            self._seen, self._since = slots, now
+        if slots == current or now - self._since < self._stable or self._is_cooling(now):
+            return None
+        self._changed_at = now
+        return slots
+
+    def _is_cooling(self, now: int) -> bool:
+        return self._changed_at is not None and now - self._changed_at < self._cooldown
+
+
+class Rescaler:
+    """Has a job go on at the parallelism that its cluster offers, or that its input needs, if it can.
+
+    Args:
+        scaler: says at which.
+    """
+
+    def __init__(self, scaler: SlotWatcher | Autoscaler) -> None:
+        self._scaler = scaler
+        self._refused: set[tuple[int, str]] = set()
+
+    def look(self, plan: JobPlan, rescale: Callable[[int], None]) -> None:
+        """Rescale a job, if it is time to.
+
+        Args:
+            plan: the plan that it has.
+            rescale: has it go on at another parallelism.
+        """
+        settings = plan.settings
+        wanted = self._scaler.wanted(settings.parallelism, settings.max_parallelism)
+        if wanted is None:
+            return
+        try:
+            rescale(wanted)
+        except (UnsupportedOperationError, InvalidProgramError, StateMigrationError) as error:
+            if (wanted, str(error)) not in self._refused:  # it is asked for again and again
+                self._refused.add((wanted, str(error)))
+                text = "job %r cannot go on at parallelism %d, and stays at %d: %s"
+                logger.warning(text, plan.name, wanted, settings.parallelism, error)
+        else:
+            self._refused.clear()
+
+
+def rescaler_of(
+    reactive: ReactiveSettings | None, autoscaler: AutoscalerSettings | None, runtime: Runtime, status: JobStatusStore
+) -> Rescaler | None:
+    """Return what rescales a job; None for a job whose parallelism is fixed.
+
+    Args:
+        reactive: the settings of reactive mode, where the job is in it.
+        autoscaler: the settings of the autoscaler, where there is one.
+        runtime: where the job runs.
+        status: tells the autoscaler what the job does.
+    """
+    clock = SystemClock(0)
+    if reactive is not None:
+        return Rescaler(SlotWatcher(runtime.slots, clock, reactive.stable_millis, reactive.cooldown_millis))
+    if autoscaler is None:
+        return None
+    scaler = Autoscaler(autoscaler, runtime.slots, clock)
+    status.subscribe(scaler)
+    return Rescaler(scaler)

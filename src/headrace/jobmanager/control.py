@@ -1,7 +1,7 @@
 """What others ask of a running job, and the queue in which that waits for the job's own thread.
 
 Between epochs a manifest says all there is to say of the job, and nothing moves. So a command neither takes locks nor
-meets a half-done epoch. Other processes ask by files in the checkpoint directory; a cluster asks by its slots.
+meets a half-done epoch. Other processes ask by files in the checkpoint directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from headrace.common.logs import get_logger
 from headrace.jobmanager.savepoints import NO_PLACE, SavepointRequest
 from headrace.savepoint.requests import REQUESTS, STARTING, JobAnswer, JobRequest, RequestFolder, RunningMark
 from headrace.storage.folder import Folder
-from headrace.time.clock import Clock
 
 if TYPE_CHECKING:
     from headrace.jobmanager.job_manager import JobManager
@@ -232,53 +231,3 @@ def _released(job: JobManager) -> JobAnswer:
         return JobAnswer(checkpoint=job.release_epoch())
     except JobExecutionError as error:
         return JobAnswer(error=str(error))
-
-
-LOOK_MILLIS = 1_000
-"""The interval at which a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
-
-
-class SlotWatcher:
-    """Reactive mode: says when a job should go on at the parallelism that the cluster has come to offer.
-
-    As in Flink, the number of slots has to be the same for a while, and a job that was rescaled is left alone for a
-    while: executors come and go one by one.
-
-    Args:
-        slots: how many tasks can run at the same time now.
-        clock: tells the time.
-        stable_millis: for how long the number has to be the same.
-        cooldown_millis: how long after a change nothing is changed again.
-    """
-
-    def __init__(self, slots: Callable[[], int], clock: Clock, stable_millis: int, cooldown_millis: int) -> None:
-        self._slots = slots
-        self._clock = clock
-        self._stable = stable_millis
-        self._cooldown = cooldown_millis
-        self._seen = 0
-        self._since = 0
-        self._looked_at: int | None = None
-        self._changed_at: int | None = None
-
-    def wanted(self, current: int, most: int) -> int | None:
-        """The parallelism to go on at; None to stay.
-
-        Args:
-            current: the parallelism that the job has.
-            most: the highest that it can have.
-        """
-        now = self._clock.now()
-        if self._looked_at is not None and now - self._looked_at < LOOK_MILLIS:
-            return None
-        self._looked_at = now
-        slots = max(1, min(self._slots(), most))
-        if slots != self._seen:
-            self._seen, self._since = slots, now
-        if slots == current or now - self._since < self._stable or self._is_cooling(now):
-            return None
-        self._changed_at = now
-        return slots
-
-    def _is_cooling(self, now: int) -> bool:
-        return self._changed_at is not None and now - self._changed_at < self._cooldown

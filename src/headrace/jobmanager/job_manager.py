@@ -19,18 +19,16 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import (
     CheckpointFailedError,
     InfrastructureError,
-    InvalidProgramError,
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
     SavepointError,
-    StateMigrationError,
     UnsupportedOperationError,
 )
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager import events
-from headrace.jobmanager.autoscaler import Autoscaler
+from headrace.jobmanager.autoscaler import rescaler_of
 from headrace.jobmanager.checkpoints import (
     CheckpointCoordinator,
     CompactionCoordinator,
@@ -38,7 +36,7 @@ from headrace.jobmanager.checkpoints import (
     discard_checkpoints,
     explained,
 )
-from headrace.jobmanager.control import CommandQueue, RequestWatch, SlotWatcher
+from headrace.jobmanager.control import CommandQueue, RequestWatch
 from headrace.jobmanager.epoch_gate import EpochGate
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
@@ -48,7 +46,7 @@ from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkPro
 from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, SavepointRequest, recover, too_late
-from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
+from headrace.jobmanager.settings import PlannedJob, Replan
 from headrace.jobmanager.sinks import JobSinks
 from headrace.jobmanager.sources import SourceCoordinator
 from headrace.jobmanager.status import JobSnapshot, JobStatusStore
@@ -108,8 +106,7 @@ class JobManager:
         self._clock = clock
         self._log_fields = LogFields(job.plan.name)
         self._replan = replan
-        self._scaler = _scaler(job.settings, runtime, self._status)
-        self._unfit: set[tuple[int, str]] = set()
+        self._rescaler = rescaler_of(job.settings.reactive, job.settings.autoscaler, runtime, self._status)
         self._stop = threading.Event()
         self._drains = threading.Event()
         self._cancelled = threading.Event()
@@ -535,8 +532,8 @@ class JobManager:
                 self._commands.run_all()
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
-            if self._scaler is not None:
-                self._follow(self._scaler)
+            if self._rescaler is not None:
+                self._rescaler.look(self.plan, self._rescale)
             statistics = self._guard(self._step)
             if self._execution is not None:
                 self._savepoints.look(self._execution)
@@ -549,22 +546,6 @@ class JobManager:
         self.complete_commits()
         if self._execution is not None:
             self._savepoints.finish(self._execution)
-
-    def _follow(self, scaler: SlotWatcher | Autoscaler) -> None:
-        """The job goes on at the parallelism that the cluster offers, or that its input needs, if it can."""
-        settings = self.plan.settings
-        wanted = scaler.wanted(settings.parallelism, settings.max_parallelism)
-        if wanted is None:
-            return
-        try:
-            self._rescale(wanted)
-        except (UnsupportedOperationError, InvalidProgramError, StateMigrationError) as error:
-            if (wanted, str(error)) not in self._unfit:  # it is asked for again and again
-                self._unfit.add((wanted, str(error)))
-                text = "job %r cannot go on at parallelism %d, and stays at %d: %s"
-                logger.warning(text, self.plan.name, wanted, settings.parallelism, error)
-        else:
-            self._unfit.clear()
 
     def _step(self, *, force: bool = False) -> EpochStatistics | None:
         """Run an epoch if there is a reason to, or if ``force`` wants one; else look whose the job is.
@@ -631,15 +612,3 @@ class JobManager:
             if self._wake.wait(left):
                 self._wake.clear()
                 self._commands.run_all()
-
-
-def _scaler(settings: JobSettings, runtime: Runtime, status: JobStatusStore) -> SlotWatcher | Autoscaler | None:
-    """Return what says at which parallelism the job goes on; None for a job whose parallelism is fixed."""
-    clock, reactive = SystemClock(0), settings.reactive
-    if reactive is not None:
-        return SlotWatcher(runtime.slots, clock, reactive.stable_millis, reactive.cooldown_millis)
-    if settings.autoscaler is None:
-        return None
-    autoscaler = Autoscaler(settings.autoscaler, runtime.slots, clock)
-    status.subscribe(autoscaler)
-    return autoscaler

@@ -11,7 +11,7 @@ from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.graph.specs import OperatorSpec
-from headrace.jobmanager.autoscaler import AutoscalerSettings
+from headrace.jobmanager.autoscaler import AutoscalerSettings, ReactiveSettings
 from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failover import (
     NO_RESTART,
@@ -94,14 +94,6 @@ _UNBOUNDED: Final = 1 << 40
 _IN_ONE_EPOCH: Final = _EpochDefaults(_WHERE_NOBODY_WAITS, _UNBOUNDED, _UNBOUNDED, 7 * 24 * 3_600_000, _UNBOUNDED)
 """With all input in one epoch joins in batch mode have nothing to keep between two, which would be written into state
 and read again. What they hold within it goes to the machine's own disk when it is much."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReactiveSettings:
-    """How a job follows the size of its cluster; times as for :class:`~headrace.jobmanager.control.SlotWatcher`."""
-
-    stable_millis: int
-    cooldown_millis: int
 
 
 @dataclass(frozen=True, slots=True)
