@@ -62,7 +62,7 @@ class JoinedInput:
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _JoinedRows:
     """Rows that are put together of the first inputs, in the order in which they are emitted.
 
     Attributes:
@@ -75,10 +75,10 @@ class _Joined:
     kinds: Kinds
     entries: tuple[Longs, ...]
 
-    def at(self, places: Longs | slice) -> _Joined:
+    def at(self, places: Longs | slice) -> _JoinedRows:
         """Those at some places."""
         entries = tuple(each[places] for each in self.entries)
-        return _Joined(self.records[places], self.kinds[places], entries)
+        return _JoinedRows(self.records[places], self.kinds[places], entries)
 
 
 class MultiJoinOperator(ChangelogJoinOperator):
@@ -114,7 +114,7 @@ class MultiJoinOperator(ChangelogJoinOperator):
         for side, rows in zip(self._sides, sides, strict=True):
             side.stored.write(records.keys, *rows.written())
 
-    def _emit(self, records: JoinRecords, joined: _Joined, sides: Sequence[JoinEntries]) -> None:
+    def _emit(self, records: JoinRecords, joined: _JoinedRows, sides: Sequence[JoinEntries]) -> None:
         if not len(joined.records):
             return
         columns = [
@@ -151,12 +151,12 @@ class _PartnerSearch:
         self._context = context
         self._there = [RowsThere.of(entries) for entries in sides]
 
-    def results(self) -> Iterator[_Joined]:
+    def results(self) -> Iterator[_JoinedRows]:
         """The rows to emit, some records at a time."""
         everything = np.arange(len(self._records.sides))
-        yield from self._with_rest(_Joined(everything, self._records.kinds.astype(np.int8), ()))
+        yield from self._with_rest(_JoinedRows(everything, self._records.kinds.astype(np.int8), ()))
 
-    def _with_rest(self, joined: _Joined) -> Iterator[_Joined]:
+    def _with_rest(self, joined: _JoinedRows) -> Iterator[_JoinedRows]:
         """The rows that begin with given ones, in portions of about equal memory."""
         side = len(joined.entries)
         if side == len(self._inputs):
@@ -168,7 +168,7 @@ class _PartnerSearch:
             part = slice(first, stop)
             yield from self._with_rest(self._with_next(joined.at(part), starts[part], counts[part]))
 
-    def _with_next(self, joined: _Joined, starts: Longs, counts: Longs) -> _Joined:
+    def _with_next(self, joined: _JoinedRows, starts: Longs, counts: Longs) -> _JoinedRows:
         """Rows with an entry of one more input, given the ranges of its rows with their keys."""
         side = len(joined.entries)
         is_own = self._records.sides[joined.records] == side
@@ -188,7 +188,7 @@ class _PartnerSearch:
         return _put_together(joined, parts)
 
     def _alone(
-        self, joined: _Joined, is_own: Mask, found: Longs, own: Longs
+        self, joined: _JoinedRows, is_own: Mask, found: Longs, own: Longs
     ) -> list[tuple[Longs, Longs, Longs, Kinds]]:
         """Rows without an entry of an optional input: all the time, or until a record comes, or once it has gone."""
         alone = np.flatnonzero(~is_own & (found == 0))
@@ -200,7 +200,7 @@ class _PartnerSearch:
             (flips, np.where(takes_back, 2, 0), np.full(len(flips), NOBODY), turned),
         ]
 
-    def _matches(self, joined: _Joined, searched: Longs, starts: Longs, counts: Longs) -> tuple[Longs, Longs]:
+    def _matches(self, joined: _JoinedRows, searched: Longs, starts: Longs, counts: Longs) -> tuple[Longs, Longs]:
         """The rows of the next input that match rows at some places, in the order in which state has them."""
         there = self._there[len(joined.entries)]
         places = np.repeat(searched, counts[searched])
@@ -216,7 +216,7 @@ class _PartnerSearch:
         holds = self._holding(joined.at(places), others)
         return places[holds], others[holds]
 
-    def _holding(self, joined: _Joined, others: Longs) -> Mask:
+    def _holding(self, joined: _JoinedRows, others: Longs) -> Mask:
         """True for each row that meets the condition with an entry of the next input."""
         side = len(joined.entries)
         given = self._inputs[side]
@@ -234,7 +234,7 @@ class _PartnerSearch:
         return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _put_together(joined: _Joined, parts: Sequence[tuple[Longs, Longs, Longs, Kinds]]) -> _Joined:
+def _put_together(joined: _JoinedRows, parts: Sequence[tuple[Longs, Longs, Longs, Kinds]]) -> _JoinedRows:
     """Rows with one more entry, in order.
 
     Args:
@@ -244,4 +244,4 @@ def _put_together(joined: _Joined, parts: Sequence[tuple[Longs, Longs, Longs, Ki
     places, ranks, entries, kinds = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.lexsort((ranks, places))
     made = joined.at(places[order])
-    return _Joined(made.records, kinds[order].astype(np.int8), (*made.entries, entries[order]))
+    return _JoinedRows(made.records, kinds[order].astype(np.int8), (*made.entries, entries[order]))

@@ -175,7 +175,7 @@ def _fields(kind: LogicalType, name: str) -> Iterator[tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedColumn:
     """The column that a name refers to.
 
     Attributes:
@@ -189,7 +189,7 @@ class Found:
     source: NamedRelation
 
 
-def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, ...]) -> Found:
+def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, ...]) -> ResolvedColumn:
     """The column to which names refer.
 
     Raises:
@@ -202,7 +202,7 @@ def resolve(scope: Scope, source: SqlSource, node: SqlNode, names: tuple[Name, .
     raise _not_found(scope, source, names)
 
 
-def _resolved(scope: Scope, source: SqlSource, node: SqlNode, texts: tuple[str, ...]) -> Found | None:
+def _resolved(scope: Scope, source: SqlSource, node: SqlNode, texts: tuple[str, ...]) -> ResolvedColumn | None:
     outer: Scope | None = scope
     while outer is not None:
         matches = list(outer.qualified(texts)) or list(outer.matches(texts))
@@ -211,12 +211,12 @@ def _resolved(scope: Scope, source: SqlSource, node: SqlNode, texts: tuple[str, 
         if matches:
             index, taken, path = matches[0]
             if outer is scope:
-                return Found(scope.column(index), taken, path, scope.source_of(index))
+                return ResolvedColumn(scope.column(index), taken, path, scope.source_of(index))
             outer.correlation.columns.add(index)
             column = outer.row[index]
             name = outer.correlation.name
             scalar = CorrelatedRef(name, index, column.name, type=column.type, time=column.time)
-            return Found(scalar, taken, path, outer.source_of(index))
+            return ResolvedColumn(scalar, taken, path, outer.source_of(index))
         outer = outer.parent
     return None
 
