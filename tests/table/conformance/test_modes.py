@@ -28,9 +28,9 @@ NOT_EQUAL: Final = {
         "jn-temporal-retract-left jn-temporal-upsert-left jn-temporal-view-inner wi-current-watermark wi-late-filter "
         "wi-group-session-key wi-session-agg wi-session-key-negative wi-session-negative"
     ),
+    "processing time stands still in batch mode: all rows are of one time": "ov-proctime tn-dedup-proctime-last",
     "the order of rows of one time, or of equal rank, is nobody's promise": (
-        "ov-lag ov-proctime tn-dedup-proctime-last tn-dedup-rowtime-last-agg tn-dedup-rowtime-last-batch "
-        "tn-dedup-to-sink wi-topn"
+        "ov-lag tn-dedup-rowtime-last-agg tn-dedup-rowtime-last-batch tn-dedup-to-sink wi-topn"
     ),
     "rows of one key reach the sink in the order of time, or without the kinds that end them": (
         "sk-append-to-key-dedup sk-having-to-upsert-sink sk-wm-append-nothing"
