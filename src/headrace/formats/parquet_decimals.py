@@ -31,6 +31,8 @@ _ENCODINGS: Final = {0: (5, 2), 3: (8, 4)}
 """The fields that tell how the values of a page are encoded, by kinds of pages of data."""
 _BY_DICTIONARY: Final = (2, 8)
 _PLAIN: Final = 0
+_MOST_OF_COLUMN: Final = 0.25
+"""The share of a column that its dictionary takes at most: to make a larger one integers saves nothing."""
 _MAGIC: Final = b"PAR1"
 
 
@@ -99,6 +101,8 @@ class GroupColumns:
         told, column = self._file.metadata.row_group(group).column(place), self._file.metadata.schema.column(place)
         codec, start = _CODECS.get(told.compression), told.dictionary_page_offset
         if codec is None or not told.has_dictionary_page or not start:
+            return None
+        if told.data_page_offset - start > _MOST_OF_COLUMN * told.total_compressed_size:
             return None
         self._stream.seek(start)
         content = memoryview(self._stream.read_buffer(told.total_compressed_size)).cast("B")
@@ -222,16 +226,12 @@ _LITERAL: Final = 63 << 2
 
 def _file_of(chunks: Sequence[_Chunk], rows: int) -> pa.Buffer:
     """A file of one row group."""
-    out, columns = pa.BufferOutputStream(), []
-    out.write(_MAGIC)
+    pieces, columns, at = list[bytes | memoryview]([_MAGIC]), list[_Struct](), len(_MAGIC)
     schema = [_struct({4: b"schema", 5: len(chunks)})]
     for chunk in chunks:
-        start = out.tell()
-        for part in chunk.dictionary:
-            out.write(part)
-        behind = out.tell()
-        out.write(chunk.pages)
-        size = out.tell() - start
+        behind = at + sum(map(len, chunk.dictionary))
+        end = behind + len(chunk.pages)
+        pieces += [*chunk.dictionary, chunk.pages]
         schema.append(_struct({1: _LONG, 3: int(chunk.is_optional), 4: chunk.name.encode()}))
         told = _struct(
             {
@@ -240,19 +240,17 @@ def _file_of(chunks: Sequence[_Chunk], rows: int) -> pa.Buffer:
                 3: [chunk.name.encode()],
                 4: chunk.codec,
                 5: _Long(chunk.values),
-                6: _Long(size),
-                7: _Long(size),
+                6: _Long(end - at),
+                7: _Long(end - at),
                 9: _Long(behind),
-                11: _Long(start),
+                11: _Long(at),
             }
         )
         columns.append(_struct({2: _Long(0), 3: told}))
-    group = _struct({1: columns, 2: _Long(out.tell()), 3: _Long(rows)})
+        at = end
+    group = _struct({1: columns, 2: _Long(at), 3: _Long(rows)})
     footer = _struct({1: 1, 2: schema, 3: _Long(rows), 4: [group]})
-    out.write(footer)
-    out.write(len(footer).to_bytes(4, "little"))
-    out.write(_MAGIC)
-    return out.getvalue()
+    return pa.py_buffer(b"".join([*pieces, footer, len(footer).to_bytes(4, "little"), _MAGIC]))
 
 
 # --- Thrift's compact protocol ---------------------------------------------------------------------------------------
