@@ -31,8 +31,8 @@ from headrace.server.wire import to_document
 _FRESH_SECONDS: Final = 0.5
 """An answer is given again for so long, unless what is known of a job has changed."""
 
-_MOST_SECONDS: Final = 3.0
-"""The longest that one is given again while many ask, even then; Flink keeps its answers as long."""
+_MOST_SECONDS: Final = 1.0
+"""The longest that one is given again while many ask, even then: what it names is soon asked for, and gone some day."""
 
 _SHARE: Final = 0.005
 """The share of a core for making such answers while many ask."""
