@@ -48,12 +48,12 @@ def test_rules_survive(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rules_in_tables_of_rocksdb_survive(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
-    plan.arm(BEHIND_PATTERNS, 40).arm(BEFORE_TABLE, 3).arm(AFTER_TABLE, 9).arm(doubles.AFTER_MANIFEST, 15)
+def test_rules_survive_on_rocksdb(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
+    """Processes die while what partial matches have left in files is merged, too."""
+    plan.arm(BEHIND_PATTERNS, 40).arm(BEFORE_TABLE, 2).arm(AFTER_TABLE, 4).arm(doubles.AFTER_MANIFEST, 15)
     failed = run(forks, tmp_path, "local", most=4, backend=ROCKSDB_BACKEND)
     assert plan.happened == plan.planned
     assert [ended.code for ended in failed] == [-9] * 4
-    assert any((tmp_path / "tables").iterdir()), "there are tables"
     check(tmp_path)
 
 
