@@ -260,5 +260,7 @@ def test_what_a_job_has_left_says_how_it_went(trial: Trial) -> None:
     trial.submit(client, COUNT)
     trial.wait_for(client, "FINISHED")
     [run] = (trial.storage / "jobs").iterdir()
-    assert json.loads((run / "end.json").read_text())["status"] == "FINISHED"
+    end = run / "end.json"
+    wait_for(end.exists, 60.0)
+    assert json.loads(end.read_text())["status"] == "FINISHED"
     assert json.loads((trial.storage / "archives" / trial.job).read_text())["status"]["records"] == COUNT
