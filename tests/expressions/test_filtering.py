@@ -110,6 +110,14 @@ def test_a_condition_without_a_value_is_an_error() -> None:
         RowFilter(bind((col("a") // col("b") == 1) & (col("s") == "x"), RECORD)).rows(batch)
 
 
+@pytest.mark.parametrize("part", [col("a") + 1 > 2, col("s").cast(Types.LONG()) == 1, col("a") // col("b") == 1])
+def test_what_may_be_an_error_is_asked_of_those_that_it_would_be_asked_of_as_it_is_written(part: Expression) -> None:
+    batch = batch_of([(number, 1, "1") for number in range(100)])
+    dear, cheap = Asked("dear", Types.BOOLEAN(), bind(part, RECORD)), asked(col("a") < 2)
+    RowFilter(conjunction(dear, cheap)).rows(batch)
+    assert (dear.counts, cheap.counts) == ([100], [100])
+
+
 def test_a_column_is_a_condition() -> None:
     batch = pa.record_batch({"ok": pa.array([True, None, False, True])})
     assert rows_by_rows(RowFilter(BoundColumn("ok", Types.BOOLEAN(), 0)), batch) == [0, 3]

@@ -20,7 +20,7 @@ from headrace.expressions.evaluation import (
     Datum,
     no_value,
 )
-from headrace.expressions.functions import FUNCTIONS, caster, targets_of
+from headrace.expressions.functions import FUNCTIONS, TOTAL_FUNCTIONS, caster, targets_of
 from headrace.expressions.stages import StageAggregate, StageField
 from headrace.expressions.tree import Alias, Case, Cast, Column, Expression, FieldOf, FunctionCall, Literal, Side
 
@@ -40,6 +40,10 @@ class BoundCall(Bound):
     overload: int
     arguments: tuple[Bound, ...]
     options: tuple[tuple[str, Any], ...]
+
+    @property
+    def is_total(self) -> bool:
+        return self.function in TOTAL_FUNCTIONS
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
         arguments = [argument.compute(batch) for argument in self.arguments]
@@ -61,6 +65,10 @@ class BoundCast(Bound):
     """
 
     argument: Bound
+
+    @property
+    def is_total(self) -> bool:
+        return False
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
         value = self.argument.compute(batch)

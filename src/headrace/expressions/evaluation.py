@@ -49,6 +49,11 @@ class Bound(ABC):
             EvaluationError: when a row has no value.
         """
 
+    @property
+    def is_total(self) -> bool:
+        """Whether there is a value, null perhaps, whatever its parts are; False where that may be an error."""
+        return True
+
     def column(self, batch: pa.RecordBatch) -> pa.Array:
         """A value for each row."""
         if not batch.num_rows:

@@ -36,8 +36,11 @@ class RowFilter:
 
     @cached_property
     def _parts(self) -> tuple[Bound, ...]:
-        """The conditions that all have to be true, the cheapest first."""
-        if any(user_code_in(self.condition)):
+        """The conditions that all have to be true, the cheapest first.
+
+        It is one where a part may be an error: the order in which they are written decides for which rows it is.
+        """
+        if any(user_code_in(self.condition)) or not all(part.is_total for part in _walk(self.condition)):
             return (self.condition,)
         return tuple(sorted(_conjuncts(self.condition), key=_cost))
 
@@ -45,8 +48,7 @@ class RowFilter:
         """The rows for which the condition is true, in order; None for all.
 
         Raises:
-            EvaluationError: when a part has no value for a row that no part before it has left out; in the order in
-                which they are written, that may be of no row that it is asked for.
+            EvaluationError: when a part has no value for a row that no part before it has left out.
         """
         parts = self._parts
         kept, view = None, batch

@@ -520,3 +520,6 @@ FUNCTIONS: Final[dict[str, ColumnFunction]] = {
     **TEXT_FUNCTIONS,
     **TEMPORAL_FUNCTIONS,
 }
+
+TOTAL_FUNCTIONS: Final = LOGIC_FUNCTIONS.keys() | {"contains", "starts_with", "ends_with", "like"}
+"""Those that have a value, null perhaps, whatever they are applied to."""

@@ -153,7 +153,7 @@ def rows_that_meet(row_filter: RowFilter, batch: Batch, context: OperatorContext
         columns = batch.columns
     try:
         return row_filter.rows(columns)
-    except EvaluationError:  # perhaps of a record that another part of the condition leaves out
+    except EvaluationError:  # does not know its record
         (met,) = computed((row_filter.condition,), batch, context)
         return np.flatnonzero(np.asarray(pc.fill_null(met, False).to_numpy(zero_copy_only=False)))
 

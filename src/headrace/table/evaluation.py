@@ -34,6 +34,12 @@ from headrace.table.functions.types import NUMERICS, is_in, root_of
 from headrace.table.logical.errors import NoCastError
 from headrace.table.logical.scalars import Branch, Call, Case, Cast, FieldAccess, InputRef, Literal, Scalar
 
+_TOTAL: Final = frozenset(
+    {"=", "<>", "<", "<=", ">", ">=", "IN", "NOT", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "IS NULL", "IS NOT NULL"}
+)
+"""Functions that have a value, NULL perhaps, whatever they are applied to."""
+_WITHOUT_ESCAPE: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class SqlCall(Bound):
@@ -51,6 +57,10 @@ class SqlCall(Bound):
     arguments: tuple[Bound, ...]
     at: str = field(default="", compare=False)
 
+    @property
+    def is_total(self) -> bool:
+        return self.function in _TOTAL or (self.function == "LIKE" and len(self.arguments) == _WITHOUT_ESCAPE)
+
     def compute(self, batch: pa.RecordBatch) -> Datum:
         arguments = [argument.compute(batch) for argument in self.arguments]
         kernel = kernel_of(self.function)
@@ -65,6 +75,10 @@ class SqlCast(Bound):
     invocation: Invocation
     argument: Bound
     at: str = field(default="", compare=False)
+
+    @property
+    def is_total(self) -> bool:
+        return False
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
         return _computed(self, cast, self.invocation, [self.argument.compute(batch)])
