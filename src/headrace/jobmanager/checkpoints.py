@@ -1,20 +1,15 @@
-"""The chain of a job's manifests: how each is made, which is newest, and whose the job is; and compaction beside it."""
+"""The chain of a job's manifests: what is held back, how each is made, which is newest; and compaction beside it."""
 
+import threading
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from headrace.checkpoint.manifest import (
-    Manifest,
-    OperatorSnapshot,
-    PendingCommit,
-    SourceSnapshot,
-    StageSnapshot,
-)
+from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PendingCommit, SourceSnapshot, StageSnapshot
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
 from headrace.common.errors import (
@@ -28,8 +23,7 @@ from headrace.common.errors import (
 )
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.epoch_reports import EpochReports
-from headrace.jobmanager.events import JobEnd
+from headrace.jobmanager.events import EpochHeld, EpochReleased, JobEnd, JobEvent
 from headrace.jobmanager.recovery import (
     check_compatible,
     check_declared,
@@ -43,7 +37,7 @@ from headrace.jobmanager.settings import PlannedJob, Retention
 from headrace.jobmanager.sinks import JobSinks
 from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.background import compact
-from headrace.runtime.task.messages import EpochContext
+from headrace.runtime.task.messages import EpochContext, EpochReports
 from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
 from headrace.storage.folder import Folder
 
@@ -439,3 +433,65 @@ def discard_checkpoints(
             checkpoints.discard()
         except Exception:
             logger.warning("job %r: deleting its checkpoints failed", name, exc_info=True)
+
+
+_LOOK_SECONDS: Final = 0.2
+"""The interval at which a job whose epoch is held looks whether it is cancelled, or taken over."""
+
+
+class EpochGate:
+    """Holds back an epoch with records that violate expectations, until somebody releases it or ends the job.
+
+    The epoch has run, and its state is written, but no manifest names it: nothing of it is visible, and if the process
+    dies, the epoch is run again and held again. Its input waits where it is; further input is not read.
+
+    Args:
+        publish: is told of held epochs.
+        stop: set when the job is to stop; then the epoch is dropped.
+        meanwhile: is called again and again while an epoch is held; raises what ends the wait.
+    """
+
+    def __init__(
+        self, publish: Callable[[JobEvent], None], stop: threading.Event, meanwhile: Callable[[], None]
+    ) -> None:
+        self._publish = publish
+        self._stop = stop
+        self._meanwhile = meanwhile
+        self._lock = threading.Lock()
+        self._held: EpochHeld | None = None
+        self._released = threading.Event()
+
+    def release(self) -> int:
+        """Let the epoch that is held be published; from any thread.
+
+        Returns:
+            Its number.
+
+        Raises:
+            JobExecutionError: when none is held.
+        """
+        with self._lock:
+            if self._held is None or self._released.is_set():
+                raise JobExecutionError("no epoch of the job is held")
+            self._released.set()
+            return self._held.epoch
+
+    def lets_pass(self, held: EpochHeld) -> bool:
+        """Wait until an epoch is released.
+
+        Returns:
+            False when the job stops, so that it is not to be published.
+        """
+        with self._lock:
+            self._held = held
+            self._released.clear()
+        try:
+            self._publish(held)
+            while not (self._released.wait(_LOOK_SECONDS) or self._stop.is_set()):
+                self._meanwhile()
+            passes = self._released.is_set()
+        finally:
+            with self._lock:
+                self._held = None
+        self._publish(EpochReleased(held.epoch, passes))
+        return passes

@@ -17,12 +17,9 @@ from headrace.common.errors import CheckpointFailedError, InfrastructureError, J
 from headrace.common.logs import get_logger, with_fields
 from headrace.connectors.source import ReadBudget
 from headrace.jobmanager.alignment import WatermarkAligner
-from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, next_manifest
-from headrace.jobmanager.epoch_gate import EpochGate
-from headrace.jobmanager.epoch_reports import EpochReports
+from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, EpochGate, next_manifest
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.events import EpochHeld, EpochStatistics
-from headrace.jobmanager.history import running_parts
 from headrace.jobmanager.metrics import (
     FunctionMetrics,
     SourceProgress,
@@ -34,10 +31,11 @@ from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS, CommitCoordinator, JobSinks
 from headrace.jobmanager.sources import SourceCoordinator, SplitPlan, restore_sources
-from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper
+from headrace.jobmanager.workload import EpochTimes, OperatorTimes, TimeKeeper, running_parts
 from headrace.plan.job_plan import sources_to_wait_for
 from headrace.runtime.task.messages import (
     EpochContext,
+    EpochReports,
     SplitAssignment,
     TaskReport,
     check_broadcast_state,

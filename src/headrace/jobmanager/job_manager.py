@@ -32,12 +32,12 @@ from headrace.jobmanager.autoscaler import rescaler_of
 from headrace.jobmanager.checkpoints import (
     CheckpointCoordinator,
     CompactionCoordinator,
+    EpochGate,
     cancellation,
     discard_checkpoints,
     explained,
 )
 from headrace.jobmanager.control import CommandQueue, RequestWatch
-from headrace.jobmanager.epoch_gate import EpochGate
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
 from headrace.jobmanager.events import EpochStatistics, JobEnd

@@ -1,13 +1,15 @@
-"""The status of a job: an immutable snapshot that events change, and the store that publishes both."""
+"""The status of a job: an immutable snapshot that events change, what the run was like, and the store of both."""
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from headrace.common.errors import JobCancelledError
 from headrace.common.job_execution_result import JobFailure
@@ -34,12 +36,7 @@ from headrace.jobmanager.events import (
     ServerStarted,
     SubmissionFailed,
 )
-from headrace.jobmanager.history import (
-    HistoryPoint,
-    RunHistory,
-    largest_states,
-    split_points,
-)
+from headrace.jobmanager.metrics import SplitProgress
 from headrace.jobmanager.workload import Reading, Workload
 from headrace.metrics.registry import LATE_DROPPED
 from headrace.plan.job_plan import JobPlan
@@ -50,6 +47,95 @@ logger = get_logger(__name__)
 _EPOCHS_KEPT: Final = 40
 _SAVEPOINTS_KEPT: Final = 20
 _RESUMPTIONS_KEPT: Final = 20
+
+
+_MOST_POINTS: Final = 180
+"""The most points that are kept: of more every other one is forgotten."""
+
+_FIRST_APART: Final = 1_000
+"""Milliseconds between the first points; at least twice as many each time that every other point is forgotten."""
+
+_MOST_SPLITS: Final = 12
+"""The largest number of splits in a point: those that are furthest behind."""
+
+_MOST_STATES: Final = 12
+"""The largest number of states in a point: the largest ones."""
+
+
+class SplitPoint(NamedTuple):
+    """A split at a moment.
+
+    Attributes:
+        uid: its source.
+        split_id: its id.
+        watermark: how far its event time has come.
+        pending: the number of records that are there and not read; None where that is not known.
+    """
+
+    uid: str
+    split_id: str
+    watermark: int
+    pending: int | None
+
+
+class HistoryPoint(NamedTuple):
+    """A run at a moment.
+
+    Attributes:
+        time: the moment, in milliseconds of the system's clock.
+        clock: the reading of the job's clock, which watermarks are compared with.
+        epoch: the last epoch.
+        records: the number of records that the run has read.
+        watermark: the lowest event time of all sources.
+        pending: the number of records that are there and not read; None where that is not known.
+        state: bytes of the largest states, by uid and name of the store.
+        late: the number of late records that were dropped, since the job's first start.
+        rejected: the number of records that could not be read or written, likewise.
+        splits: those that are furthest behind.
+    """
+
+    time: int
+    clock: int
+    epoch: int
+    records: int
+    watermark: int
+    pending: int | None
+    state: Mapping[tuple[str, str], int]
+    late: int
+    rejected: int
+    splits: tuple[SplitPoint, ...]
+
+
+def split_points(splits: Iterable[SplitProgress]) -> tuple[SplitPoint, ...]:
+    """The splits that are furthest behind, in the order of their sources."""
+    slowest = heapq.nsmallest(_MOST_SPLITS, splits, key=lambda split: split.watermark)
+    points = (SplitPoint(s.uid, s.split_id, s.watermark, s.pending.records) for s in slowest)
+    return tuple(sorted(points, key=lambda point: point[:2]))
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """Points of a run, from its first epoch on.
+
+    Attributes:
+        points: in the order of time.
+        apart: milliseconds between two points, at least.
+    """
+
+    points: tuple[HistoryPoint, ...] = field(default=(), repr=False)
+    apart: int = _FIRST_APART
+
+    def is_due(self, time: int) -> bool:
+        """Return whether the last point is so old that there may be another."""
+        return not self.points or time - self.points[-1].time >= self.apart
+
+    def after(self, point: HistoryPoint) -> RunHistory:
+        """The same with another point."""
+        if len(self.points) < _MOST_POINTS:
+            return RunHistory((*self.points, point), self.apart)
+        kept = self.points[::2]
+        between = (kept[-1].time - kept[0].time) // (len(kept) - 1)
+        return RunHistory((*kept, point), max(self.apart * 2, between))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +339,7 @@ class JobSnapshot:
 
 def _point(epoch: EpochStatistics, records: int) -> HistoryPoint:
     splits = () if epoch.event_time is None else epoch.event_time.splits
+    sizes = {(uid, name): sum(each) for uid, by_name in epoch.state_sizes.items() for name, each in by_name.items()}
     return HistoryPoint(
         time=epoch.ended,
         clock=epoch.processing_time,
@@ -260,7 +347,7 @@ def _point(epoch: EpochStatistics, records: int) -> HistoryPoint:
         records=records,
         watermark=epoch.watermark,
         pending=epoch.pending_records,
-        state=largest_states(epoch.state_sizes),
+        state=dict(heapq.nlargest(_MOST_STATES, sizes.items(), key=itemgetter(1))),
         late=epoch.counters.get(LATE_DROPPED, 0),
         rejected=epoch.rejected(),
         splits=split_points(splits),

@@ -1,9 +1,9 @@
-"""How busy the operators of a job are: where their time goes, and how fast what they count grows."""
+"""How busy the operators of a job are: where their time and that of epochs goes, and how fast what they count grows."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -116,6 +116,56 @@ def _behind(stage: Stage) -> dict[str, frozenset[str]]:
         found[planned.uid] = frozenset().union(*chained)
         reached[planned.node.id] = found[planned.uid] | {planned.uid}
     return found
+
+
+_NANO: Final = 1_000_000_000
+
+
+class RunningParts(NamedTuple):
+    """Where the time of an epoch has gone while its tasks ran, in seconds.
+
+    Attributes:
+        reading: tasks read sources.
+        operating: operators were at work.
+        shuffling: all else: records travelled from stage to stage, tasks were begun, and wrote their state.
+    """
+
+    reading: float
+    operating: float
+    shuffling: float
+
+
+def running_parts(
+    sources: frozenset[str], reports: Iterable[TaskReport], started: int, seconds: float
+) -> RunningParts | None:
+    """The parts of the time in which the tasks of an epoch ran; None where the runtime does not tell.
+
+    Stages run one after the other, and each as long as its last task. So what that task did in the time of its stage is
+    where the time of the epoch has gone.
+
+    Args:
+        sources: the uids of the sources.
+        reports: those of all tasks.
+        started: when they began to run, in nanoseconds since 1970.
+        seconds: for how long they ran.
+    """
+    last: dict[int, TaskTimes] = {}  # by stage
+    for report in reports:
+        times = report.times
+        if times is not None and (times.stage not in last or times.ended > last[times.stage].ended):
+            last[times.stage] = times
+    if not last:
+        return None
+    reading = operating = 0
+    before, end = started, started + round(seconds * _NANO)
+    for _, task in sorted(last.items()):
+        ended = min(max(task.ended, before), end)
+        read = sum(spent for uid, spent in task.operators.items() if uid in sources)
+        work = sum(task.operators.values()) - read
+        share = min(1.0, (ended - before) / (read + work)) if read + work else 0.0
+        reading, operating, before = reading + round(read * share), operating + round(work * share), ended
+    shuffling = max(0.0, seconds - (reading + operating) / _NANO)
+    return RunningParts(reading / _NANO, operating / _NANO, shuffling)
 
 
 _SPAN_MILLIS: Final = 60_000

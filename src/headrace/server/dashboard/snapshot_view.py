@@ -13,9 +13,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.masking import without_secrets
 from headrace.jobmanager.events import EpochStatistics, SavepointStatus
-from headrace.jobmanager.history import HistoryPoint
 from headrace.jobmanager.metrics import MetricKey, SplitProgress
-from headrace.jobmanager.status import JobSnapshot
+from headrace.jobmanager.status import HistoryPoint, JobSnapshot
 from headrace.metrics.registry import (
     BACK_PRESSURED_RATE,
     BUSY_RATE,
