@@ -254,7 +254,7 @@ def test_what_is_refused_again_and_again_is_said_once(
 ) -> None:
     insistent = _Insistent(4, 8)
     monkeypatch.setattr(job_manager, "rescaler_of", lambda *_: Rescaler(insistent))
-    env = environment(**{"parallelism.default": "1"})
+    env = environment(**{"parallelism.default": "1", "job.autoscaler.enabled": "true"})
     source = DataGeneratorSource(lambda number: number, None, RateLimiterStrategy.per_second(500), Types.LONG())
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda number: number % 7, key_type=Types.LONG()).sum(0).set_max_parallelism(2).print()

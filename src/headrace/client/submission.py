@@ -28,7 +28,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import MapSpec, OperatorSpec, SinkSpec, SourceSpec
-from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.stream_graph import Node, StreamGraph
 from headrace.jobmanager.events import (
     RuntimeStarted,
     RuntimeStarting,
@@ -492,11 +492,15 @@ def _configure_logging(configuration: Configuration) -> None:
 
 
 def _require_uids(graph: StreamGraph) -> None:
-    missing = [f"{node.name!r} ({node.call_site})" for node in graph if node.uid is None and _may_have_uid(node.spec)]
+    missing = [_named(node) for node in graph if node.uid is None and _may_have_uid(node.spec)]
     if missing:
         raise InvalidProgramError(
             f"operators without uid(): {', '.join(missing)}; {options.AUTO_GENERATE_UIDS.key} is false, so all need one"
         )
+
+
+def _named(node: Node) -> str:
+    return f"{node.name!r} ({node.call_site})"
 
 
 def _may_have_uid(spec: OperatorSpec) -> bool:
@@ -509,26 +513,26 @@ def _may_have_uid(spec: OperatorSpec) -> bool:
 def _warnings(graph: StreamGraph) -> Iterator[str]:
     """Warnings about programs that run, though probably not as their author meant."""
     read = {edge.source for node in graph for edge in node.inputs}
-    unseen, lost, early, gates = list[str](), list[str](), list[str](), list[str]()
+    unseen, lost, early, gates = list[Node](), list[Node](), list[str](), list[str]()
     for node in graph:
-        spec, where = node.spec, f"{node.name!r} ({node.call_site})"
+        spec = node.spec
         if not node.is_sink and node.id not in read:  # forgotten in a program, or left by another cell
-            unseen.append(where)
+            unseen.append(node)
         if isinstance(spec, SourceSpec) and not spec.source.can_replay:
-            lost.append(f"source {where}")
+            lost.append(node)
         elif isinstance(spec, ExpectationSpec) and spec.on_violation in (OnViolation.FAIL, OnViolation.HOLD):
             gates.append(node.name)
         elif isinstance(spec, SinkSpec) and spec.sink.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
             early.append(node.name)
     if unseen:
         yield (
-            f"nothing takes the results of {with_cells(', '.join(unseen))}, which runs all the same: end the stream in "
+            f"nothing takes the results of {with_cells(', '.join(map(_named, unseen)))}, which runs all the same: end the stream in "
             "print() or sink_to(), or begin with a new environment, "
             "StreamExecutionEnvironment.get_execution_environment()"
         )
     if lost:  # until a checkpoint holds what came of it, it is nowhere
         yield (
-            f"{with_cells(', '.join(lost))} cannot be read again: when the job restarts, what was read of it since the "
+            f"source {with_cells(', source '.join(map(_named, lost)))} cannot be read again: when the job restarts, what was read of it since the "
             "last checkpoint is lost, so its records arrive at most once, whatever the sinks promise"
         )
     if gates and early:

@@ -290,22 +290,17 @@ class Rescaler:
             self._refused.clear()
 
 
-def rescaler_of(
-    reactive: ReactiveSettings | None, autoscaler: AutoscalerSettings | None, runtime: Runtime, status: JobStatusStore
-) -> Rescaler | None:
-    """Return what rescales a job; None for a job whose parallelism is fixed.
+def rescaler_of(settings: ReactiveSettings | AutoscalerSettings, runtime: Runtime, status: JobStatusStore) -> Rescaler:
+    """Return what rescales a job.
 
     Args:
-        reactive: the settings of reactive mode, where the job is in it.
-        autoscaler: the settings of the autoscaler, where there is one.
+        settings: those of reactive mode, or of the autoscaler.
         runtime: where the job runs.
         status: tells the autoscaler what the job does.
     """
     clock = SystemClock(0)
-    if reactive is not None:
-        return Rescaler(SlotWatcher(runtime.slots, clock, reactive.stable_millis, reactive.cooldown_millis))
-    if autoscaler is None:
-        return None
-    scaler = Autoscaler(autoscaler, runtime.slots, clock)
+    if isinstance(settings, ReactiveSettings):
+        return Rescaler(SlotWatcher(runtime.slots, clock, settings.stable_millis, settings.cooldown_millis))
+    scaler = Autoscaler(settings, runtime.slots, clock)
     status.subscribe(scaler)
     return Rescaler(scaler)

@@ -22,7 +22,6 @@ from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.events import EpochHeld, EpochStatistics
 from headrace.jobmanager.metrics import (
     FunctionMetrics,
-    SourceProgress,
     SplitProgress,
     WatermarkProgress,
 )
@@ -387,6 +386,7 @@ class JobExecution:
             failed.pop_all()
         self.planner = EpochPlanner(job, self.sources)
         self._keeper = TimeKeeper(job.planned.plan)
+        self._with_broadcast_state = [each for each in job.planned.plan.operators() if each.shares_broadcast_state]
         self._source_uids = frozenset(source.planned.uid for source in self.sources)
         self._before = time.time_ns()
 
@@ -417,7 +417,8 @@ class JobExecution:
         job, began, started = self.job, time.time_ns(), time.monotonic()
         reported = run_epoch(job, planned)
         raise_reported(reported)
-        check_broadcast_state(job.planned.plan, reported)
+        for operator in self._with_broadcast_state:
+            check_broadcast_state(operator, reported)
         reports, ran = EpochReports(reported), time.monotonic()
         if reports.held and not job.gate.lets_pass(EpochHeld(planned.context.epoch, reports.held)):
             return None
@@ -432,7 +433,8 @@ class JobExecution:
         ended = time.time_ns()
         self.times = self._keeper.after(self.times, reports.tasks, EpochTimes(self._before, ended, planned.is_full))
         self._before = ended
-        event_time = self.event_time(manifest)
+        event_time, now = self.event_time(manifest), job.now()
+        fetched_at, lag = planned.context.processing_time, job.planned.settings.backlog_lag
         return EpochStatistics(
             epoch=manifest.epoch,
             records=read,
@@ -449,7 +451,10 @@ class JobExecution:
             times=self.times,
             pending=manifest.pending_by_sink(),
             event_time=event_time,
-            sources=self._readings(planned, reports, event_time.splits),
+            sources=tuple(
+                source.reading(planned.splits[source.planned.uid], reports, event_time.splits, fetched_at, now, lag)
+                for source in self.sources
+            ),
             parts=running_parts(self._source_uids, reports.tasks, began, ran - started),
             state_sizes=reports.state_sizes,
         )
@@ -461,17 +466,6 @@ class JobExecution:
             return min(counting, default=0)
         waiting = [source.watermark() for source in self.sources if any(source.unfinished())]
         return max(waiting, default=MAX_WATERMARK)
-
-    def _readings(
-        self, planned: EpochPlan, reports: EpochReports, splits: Sequence[SplitProgress]
-    ) -> tuple[SourceProgress, ...]:
-        """Return how far each source is behind when an epoch is complete."""
-        now, found = self.job.now(), list[SourceProgress]()
-        for source in self.sources:
-            plans = planned.splits[source.planned.uid]
-            source.has_read(plans, reports, planned.context.processing_time, now)
-            found.append(source.reading(now, self.job.planned.settings.backlog_lag, splits))
-        return tuple(found)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
         """Event time as of the newest manifest."""

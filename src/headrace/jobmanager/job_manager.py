@@ -106,7 +106,8 @@ class JobManager:
         self._clock = clock
         self._log_fields = LogFields(job.plan.name)
         self._replan = replan
-        self._rescaler = rescaler_of(job.settings.reactive, job.settings.autoscaler, runtime, self._status)
+        rescaling = job.settings.rescaling
+        self._rescaler = None if rescaling is None else rescaler_of(rescaling, runtime, self._status)
         self._stop = threading.Event()
         self._drains = threading.Event()
         self._cancelled = threading.Event()

@@ -113,8 +113,7 @@ class JobSettings:
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
-        reactive: how the parallelism follows the cluster; None when it does not.
-        autoscaler: how the parallelism follows the input; None when it does not.
+        rescaling: how the parallelism follows the cluster, or the input; None when it is fixed.
         start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
         uids: the program's uids where they are others in the job's own checkpoint; those in ``start`` it knows itself.
         savepoint_directory: where savepoints are made unless who asks for one says it; None for nowhere.
@@ -133,8 +132,7 @@ class JobSettings:
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
-    reactive: ReactiveSettings | None = None
-    autoscaler: AutoscalerSettings | None = None
+    rescaling: ReactiveSettings | AutoscalerSettings | None = None
     start: SavepointStart | None = None
     uids: UidMapping = SAME_UIDS
     savepoint_directory: str | None = None
@@ -169,12 +167,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
-        reactive=None
-        if configuration.get(options.SCHEDULER_MODE) is None
-        else ReactiveSettings(
-            configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
-        ),
-        autoscaler=_autoscaler(configuration),
+        rescaling=_rescaling(configuration),
         start=start,
         uids=UidMapping(configuration.get(options.UID_MAPPING)) if start is None else SAME_UIDS,
         savepoint_directory=configuration.get(options.SAVEPOINT_DIR),
@@ -190,15 +183,17 @@ _BUSIEST: Final = 0.95
 """The utilization of a job that reads all it can: between epochs its tasks have nothing to do."""
 
 
-def _autoscaler(configuration: Configuration) -> AutoscalerSettings | None:
-    """Return how the parallelism follows the input.
+def _rescaling(configuration: Configuration) -> ReactiveSettings | AutoscalerSettings | None:
+    """Return how the parallelism follows the cluster, or the input; None where it does not.
 
     Raises:
-        ConfigurationError: when the parallelism follows the cluster already, or utilizations are not in order.
+        ConfigurationError: when it is to follow both, or utilizations are not in order.
     """
+    is_reactive = configuration.get(options.SCHEDULER_MODE) is not None
     if not configuration.get(options.AUTOSCALER):
-        return None
-    if configuration.get(options.SCHEDULER_MODE) is not None:
+        stable, cooldown = configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
+        return ReactiveSettings(stable, cooldown) if is_reactive else None
+    if is_reactive:
         raise ConfigurationError(
             f"{options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and {options.AUTOSCALER.key} "
             "the input: leave one of them out"

@@ -139,6 +139,7 @@ class SourceCoordinator:
         all_time_out = len(self._idle_timeouts) == len(self.timestamps)
         self._idle_timeout = max(self._idle_timeouts.values(), default=None) if all_time_out else None
         self._is_read_whole = has_to_be_read_whole(plan, planned)
+        self._pieces = planned.parallelism if self._source.reads_in_pieces and not self._is_read_whole else 1
         self._channels = channels
         self._named_in_errors = NamingSource(planned.node.name, planned.node.call_site)
         with self._named_in_errors:
@@ -171,7 +172,7 @@ class SourceCoordinator:
         records, size = budget.records, budget.bytes
         for number, split in enumerate(waiting):
             left = len(waiting) - number
-            share = ReadBudget(max(1, records // left), max(1, size // left), self._pieces())
+            share = ReadBudget(max(1, records // left), max(1, size // left), self._pieces)
             if None in split.paces.values():
                 share = replace(share, records=min(share.records, FIRST_RECORDS))
             planned = self._plan_split(split, share, now)
@@ -187,7 +188,7 @@ class SourceCoordinator:
     def shortened(self, planned: SplitPlan, records: int, now: int) -> SplitPlan:
         """Return what is planned for a split, with so many records at most."""
         assert planned.read is not None
-        share = ReadBudget(records, max(1, planned.read.bytes), self._pieces())
+        share = ReadBudget(records, max(1, planned.read.bytes), self._pieces)
         return self._plan_split(planned.split, share, now)
 
     def unfinished(self) -> Iterator[Split]:
@@ -232,8 +233,25 @@ class SourceCoordinator:
                 self._idle_timeout,
             )
 
-    def has_read(self, plans: Iterable[SplitPlan], reports: EpochReports, fetched_at: int, emitted_at: int) -> None:
-        """An epoch is complete: what it has read tells how far the source is behind."""
+    def reading(
+        self,
+        plans: Iterable[SplitPlan],
+        reports: EpochReports,
+        splits: Iterable[SplitProgress],
+        fetched_at: int,
+        now: int,
+        backlog_lag: int | None,
+    ) -> SourceProgress:
+        """An epoch is complete: what it has read tells how far the source is behind.
+
+        Args:
+            plans: what it was to read of the source.
+            reports: what its tasks have reported.
+            splits: how far all splits have come.
+            fetched_at: when it began, in milliseconds of the job's clock.
+            now: the reading of that clock.
+            backlog_lag: as in :meth:`is_processing_backlog`.
+        """
         event_times: dict[int, int] = {}
         channels: set[int] = set()
         size = 0
@@ -245,16 +263,7 @@ class SourceCoordinator:
             if channel.event_time is not None and channel.channel in channels:
                 later = max(channel.event_time, event_times.get(channel.channel, MIN_WATERMARK))
                 event_times[channel.channel] = later
-        self._history.add(reports.records_read(self.planned.uid), size, event_times.values(), fetched_at, emitted_at)
-
-    def reading(self, now: int, backlog_lag: int | None, splits: Iterable[SplitProgress]) -> SourceProgress:
-        """Return how far the source is behind.
-
-        Args:
-            now: the reading of the job's clock in milliseconds.
-            backlog_lag: as in :meth:`is_processing_backlog`.
-            splits: how far its splits have come.
-        """
+        self._history.add(reports.records_read(self.planned.uid), size, event_times.values(), fetched_at, now)
         return SourceProgress(
             self._name,
             self._history.total(split.pending for split in splits if split.uid == self.planned.uid),
@@ -369,9 +378,6 @@ class SourceCoordinator:
             )
             for number, read in enumerate(reads)
         ]
-
-    def _pieces(self) -> int:
-        return self.planned.parallelism if self._source.reads_in_pieces and not self._is_read_whole else 1
 
     def _plan_split(self, split: Split, share: ReadBudget, now: int) -> SplitPlan:
         with self._named_in_errors:

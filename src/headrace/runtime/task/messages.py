@@ -23,7 +23,7 @@ from headrace.common.errors import FailureOrigin, program_lines, shows_all
 from headrace.common.logs import UNCONFIGURED, LogSettings
 from headrace.metrics.registry import BYTES_IN, BYTES_OUT, EVENTS, RECORDS_IN, RECORDS_OUT, Measurements
 from headrace.operators.user_code import RecordError, text_of
-from headrace.plan.job_plan import JobPlan, PlannedOperator
+from headrace.plan.job_plan import PlannedOperator
 from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.runtime.task.task_clock import TaskTimes
 from headrace.state.backend import CompactionOutcome
@@ -39,7 +39,7 @@ class SerializedJob:
     know of it lies beside it.
 
     Attributes:
-        plan: the pickled :class:`JobPlan`.
+        plan: the pickled :class:`~headrace.plan.job_plan.JobPlan`.
         name: the job's name.
         parallelism: how many tasks each stage has.
         fresh_instances: as in :class:`~headrace.plan.job_plan.PlanSettings`.
@@ -341,8 +341,8 @@ _ADVICE: Final = (
 )
 
 
-def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
-    """Refuse an epoch in which subtasks have changed their broadcast state in different ways.
+def check_broadcast_state(operator: PlannedOperator, reports: Sequence[TaskReport]) -> None:
+    """Refuse an epoch in which subtasks of an operator have changed its broadcast state in different ways.
 
     What is too large for their versions the first subtask alone has written, and after a start all go on with what it
     has.
@@ -350,12 +350,6 @@ def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
     Raises:
         UserFunctionError: naming the operator and two of its subtasks.
     """
-    for operator in plan.operators():
-        if operator.shares_broadcast_state:
-            _check_shared(operator, reports)
-
-
-def _check_shared(operator: PlannedOperator, reports: Sequence[TaskReport]) -> None:
     versions = {report.partition: report.snapshot.version for report in reports if report.stage == operator.stage}
     digests = {task: dict(version.shared) if version else {} for task, version in versions.items()}
     shared = [digests[task].get(operator.uid) for task in range(operator.parallelism)]
