@@ -525,14 +525,16 @@ def _warnings(graph: StreamGraph) -> Iterator[str]:
         elif isinstance(spec, SinkSpec) and spec.sink.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
             early.append(node.name)
     if unseen:
+        where = with_cells(", ".join(map(_named, unseen)))
         yield (
-            f"nothing takes the results of {with_cells(', '.join(map(_named, unseen)))}, which runs all the same: end the stream in "
+            f"nothing takes the results of {where}, which runs all the same: end the stream in "
             "print() or sink_to(), or begin with a new environment, "
             "StreamExecutionEnvironment.get_execution_environment()"
         )
     if lost:  # until a checkpoint holds what came of it, it is nowhere
+        where = with_cells(", source ".join(map(_named, lost)))
         yield (
-            f"source {with_cells(', source '.join(map(_named, lost)))} cannot be read again: when the job restarts, what was read of it since the "
+            f"source {where} cannot be read again: when the job restarts, what was read of it since the "
             "last checkpoint is lost, so its records arrive at most once, whatever the sinks promise"
         )
     if gates and early:

@@ -8,11 +8,10 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.common.serializer import TypeSerializer
 from headrace.common.type_variables import T_contra, W, W_contra
-from headrace.windowing.checks import keep_true
 from headrace.windowing.intervals import AlignedWindows, RegularWindows
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.windows import MergeCallback, TimeWindow, TimeWindowSerializer
+from headrace.windowing.windows import MergeCallback, TimeWindow, TimeWindowSerializer, keep_true
 
 _PLACES: Final = ("assign_windows", "windows_at", "get_window_serializer", "is_event_time")
 """The methods whose windows :attr:`WindowAssigner.aligned` and :attr:`WindowAssigner.regular` are."""

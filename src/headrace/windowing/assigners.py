@@ -5,13 +5,13 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, Self
 
+from headrace.common.errors import refused
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.assigner import EventTimeAssigner, ProcessingTimeAssigner, TimeWindowAssigner, WindowAssigner
-from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.windows import TimeWindow, check_offset, check_positive
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class TumblingEventTimeWindows(EventTimeAssigner[Any]):
     offset: int = 0
 
     def __post_init__(self) -> None:
-        _check_tumbling(type(self).__name__, self.size, self.offset)
+        check_positive(type(self).__name__, size=self.size)
+        check_offset(type(self).__name__, self.offset, size=self.size)
 
     @classmethod
     def of(
@@ -123,8 +124,10 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
     stagger: WindowStagger = WindowStagger.ALIGNED
 
     def __post_init__(self) -> None:
-        _check_tumbling(type(self).__name__, self.size, self.offset)
-        check(isinstance(self.stagger, WindowStagger), f"stagger is a WindowStagger, not {self.stagger!r}")
+        check_positive(type(self).__name__, size=self.size)
+        check_offset(type(self).__name__, self.offset, size=self.size)
+        if not isinstance(self.stagger, WindowStagger):
+            raise refused(f"stagger is a WindowStagger, not {self.stagger!r}")
 
     @classmethod
     def of(
@@ -158,12 +161,6 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         return f"{type(self).__name__}({_lengths(self.size, self.offset)})"
 
 
-def _check_tumbling(owner: str, size: int, offset: int) -> None:
-    check_positive(owner, size=size)
-    check_whole(owner, offset=offset)
-    check(abs(offset) < size, f"{owner} needs |offset| < size, not size={size} ms, offset={offset} ms")
-
-
 def _lengths(size: int, offset: int) -> str:
     return f"{size} ms, {offset} ms" if offset else f"{size} ms"
 
@@ -185,9 +182,7 @@ class _SlidingWindows(TimeWindowAssigner[Any]):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         check_positive(owner, size=self.size, slide=self.slide)
-        check_whole(owner, offset=self.offset)
-        given = f"not slide={self.slide} ms, offset={self.offset} ms"
-        check(abs(self.offset) < self.slide, f"{owner} needs |offset| < slide, {given}")
+        check_offset(owner, self.offset, slide=self.slide)
 
     @classmethod
     def of(
@@ -290,10 +285,10 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         check_positive(owner, max_size=self.max_size, step=self.step)
-        check_whole(owner, offset=self.offset)
-        given = f"not max_size={self.max_size} ms, step={self.step} ms, offset={self.offset} ms"
-        check(self.max_size % self.step == 0, f"{owner} needs a max_size that is a multiple of step, {given}")
-        check(abs(self.offset) < self.max_size, f"{owner} needs |offset| < max_size, {given}")
+        check_offset(owner, self.offset, max_size=self.max_size)
+        if self.max_size % self.step:
+            given = f"max_size={self.max_size} ms, step={self.step} ms"
+            raise refused(f"{owner} needs a max_size that is a multiple of step, not {given}")
 
     @classmethod
     def of(

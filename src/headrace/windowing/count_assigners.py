@@ -6,11 +6,16 @@ from typing import Any, Final, Self
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.checks import check_positive
 from headrace.windowing.intervals import OneWindow
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers import CountTrigger, EndOfStreamTrigger, NeverTrigger
-from headrace.windowing.windows import CountWindow, CountWindowSerializer, GlobalWindow, GlobalWindowSerializer
+from headrace.windowing.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    check_positive,
+)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Self
 
+from headrace.common.errors import refused
 from headrace.common.other_names import names_explained
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_co, W_contra
-from headrace.windowing.checks import check, check_function, check_positive, check_whole
-from headrace.windowing.windows import Window
+from headrace.windowing.windows import Window, check_function, check_positive, check_whole
 
 _GETTERS = {"get_value": "use value", "get_timestamp": "use timestamp", "has_timestamp": "use timestamp is not None"}
 
@@ -123,7 +123,8 @@ class CountEvictor(OneSidedEvictor[Any]):
 
     def __post_init__(self) -> None:
         check_whole(type(self).__name__, max_count=self.max_count)
-        check(self.max_count >= 0, f"CountEvictor needs max_count >= 0, not {self.max_count}")
+        if self.max_count < 0:
+            raise refused(f"CountEvictor needs max_count >= 0, not {self.max_count}")
 
     @classmethod
     def of(cls, max_count: int, do_evict_after: bool = False) -> Self:

@@ -10,8 +10,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_contra
 from headrace.windowing.assigner import EventTimeAssigner, MergingWindowAssigner, ProcessingTimeAssigner, WindowAssigner
-from headrace.windowing.checks import WHOLE, check_extractor, check_positive
-from headrace.windowing.windows import LONGEST, MergeCallback, TimeWindow
+from headrace.windowing.windows import LONGEST, WHOLE, MergeCallback, TimeWindow, check_extractor, check_positive
 
 
 class SessionWindowTimeGapExtractor(ABC, Generic[T_contra]):

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic
 from headrace.common.type_variables import T_contra, W_contra
 from headrace.metrics.metricbase import MetricGroup
 from headrace.state.descriptors import StateDescriptor
-from headrace.windowing.checks import keep_true
+from headrace.windowing.windows import keep_true
 
 _CALLS: Final = ("on_element", "on_event_time", "on_processing_time", "on_merge", "clear")
 """The methods by which a trigger acts; :meth:`Trigger.in_batch_mode` is another way to do the same."""

@@ -10,14 +10,13 @@ from operator import add
 from typing import Any, Final, Generic, Self
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, refused
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_contra, W_contra
 from headrace.common.typeinfo import DeclaredType, Types
 from headrace.state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
-from headrace.windowing.checks import check, check_function, check_positive
 from headrace.windowing.trigger import PassiveTrigger, Trigger, TriggerResult
-from headrace.windowing.windows import Window
+from headrace.windowing.windows import Window, check_function, check_positive
 
 
 @dataclass(frozen=True)
@@ -421,9 +420,10 @@ class EndOfStreamTrigger(PassiveTrigger[Any, Window]):
 
 def check_trigger(owner: str, trigger: Any) -> None:
     """Refuse what is no trigger, where one is made around another one."""
-    is_class = isinstance(trigger, type) and issubclass(trigger, Trigger)
-    instead = f": make one, {trigger.__name__}(...)" if is_class else ""
-    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}{instead}", InvalidTypeError)
+    if not isinstance(trigger, Trigger):
+        is_class = isinstance(trigger, type) and issubclass(trigger, Trigger)
+        instead = f": make one, {trigger.__name__}(...)" if is_class else ""
+        raise refused(f"{owner} takes a Trigger, not {trigger!r}{instead}", InvalidTypeError)
 
 
 TIMEOUT: Final = ValueStateDescriptor("timeout", Types.LONG())

@@ -1,4 +1,7 @@
-"""Windows, of time, of a count, or one for all; as bytes, and as the namespaces that state and timers are kept by."""
+"""Windows, of time, of a count, or one for all; as bytes, and as the namespaces that state and timers are kept by.
+
+And what they cannot be made of.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import FrozenInstanceError, dataclass
 from io import BytesIO
-from typing import ClassVar, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
+import numpy as np
+
+from headrace.common.arguments import check_call
 from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import InvalidTypeError, refused
 from headrace.common.other_names import names_explained
 from headrace.common.serializer import TypeSerializer
 from headrace.common.type_variables import W, W_contra
@@ -301,3 +308,85 @@ class _ByBytes(WindowSerializer[W]):
 def window_serializer(serializer: TypeSerializer[W]) -> WindowSerializer[W]:
     """A serializer that knows namespaces: the given one if it does, otherwise by the bytes that it writes."""
     return serializer if isinstance(serializer, WindowSerializer) else _ByBytes(serializer)
+
+
+WHOLE: Final = (int, np.integer)
+"""Whole numbers."""
+
+
+def check_whole(owner: str, **numbers: int) -> None:
+    """Refuse what is no whole number: windows of 2.5 records would never be full.
+
+    Args:
+        owner: the class that is made.
+        numbers: by their names.
+    """
+    for name, number in numbers.items():
+        if not isinstance(number, WHOLE):
+            raise refused(f"{owner} takes a whole number as {name}, not {number!r}", InvalidTypeError)
+
+
+def check_positive(owner: str, **lengths: int) -> None:
+    """Refuse lengths of zero or less, and those that lead beyond the end of time from any timestamp of today.
+
+    Args:
+        owner: the class that is made.
+        lengths: by their names.
+    """
+    check_whole(owner, **lengths)
+    for name, length in lengths.items():
+        if not 0 < length <= LONGEST:
+            wanted = "> 0" if length <= 0 else "<= 2**62"
+            raise refused(f"{owner} needs {name} {wanted}, not {length}")
+
+
+def check_offset(owner: str, offset: int, **below: int) -> None:
+    """Refuse a shift that is no whole number, or not smaller than a length.
+
+    Args:
+        owner: the class that is made.
+        offset: the shift.
+        below: the length by its name.
+    """
+    check_whole(owner, offset=offset)
+    for name, length in below.items():
+        if abs(offset) >= length:
+            raise refused(f"{owner} needs |offset| < {name}, not {name}={length} ms, offset={offset} ms")
+
+
+def check_function(owner: str, name: str, function: Any, *parameters: str) -> None:
+    """Refuse what cannot be called, or not with so many parameters."""
+    if not callable(function):
+        raise refused(f"{owner} takes a function as {name}, not {function!r}", InvalidTypeError)
+    check_call(function, name, *parameters)
+
+
+def check_extractor(owner: str, extractor: Any) -> None:
+    """Refuse what cannot say the gap of an element."""
+    function = getattr(extractor, "extract", extractor)
+    if not callable(function) or isinstance(extractor, type):
+        said = f"{owner} takes a SessionWindowTimeGapExtractor or a function, not {extractor!r}"
+        raise refused(said, InvalidTypeError)
+    check_call(function, "extract", "element")
+
+
+def keep_true(cls: type, promise: str, methods: Iterable[str], default: type) -> None:
+    """Has a class take back what a base says of methods that the class overrides, unless it says it anew.
+
+    So what is computed from ``promise`` in the place of the methods never passes over those of a program.
+
+    Args:
+        cls: the class, as it is made.
+        promise: the name of the property or method that says it.
+        methods: the names of those that it is about; the class need not have all of them.
+        default: the class that promises nothing: its ``promise`` is what holds then.
+    """
+    lineage = cls.__mro__
+    said = _first_with(lineage, promise)
+    if lineage[said] is not default and any(_first_with(lineage, method) < said for method in methods):
+        setattr(cls, promise, vars(default)[promise])
+
+
+def _first_with(lineage: tuple[type, ...], name: str) -> int:
+    """The position of the class that a name is found in; behind all classes when there is none."""
+    return next((position for position, owner in enumerate(lineage) if name in vars(owner)), len(lineage))
