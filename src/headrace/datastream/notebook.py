@@ -8,7 +8,6 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.common.notebooks import framed, preformatted
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.transformations import Transformations
 from headrace.graph.diagram import Diagram, draw_text, graph_diagram
 from headrace.graph.diagram_svg import draw_svg
 from headrace.graph.stream_graph import StreamGraph
@@ -20,27 +19,27 @@ _MOST_BOXES: Final = 200
 
 
 def environment_html(
-    heading: str, configuration: Configuration, transformations: Transformations, plan: Callable[[], JobPlan]
+    heading: str, configuration: Configuration, job: StreamGraph | None, plan: Callable[[], JobPlan]
 ) -> str:
     """The settings that matter most, and the plan of the next job, or why there is none.
 
     Args:
         heading: what the environment is called.
         configuration: its settings.
-        transformations: what was built.
-        plan: plans the next job.
+        job: the next job; None when nothing was built for it.
+        plan: plans it.
     """
     try:
         facts = _settings(configuration)
     except HeadraceError as error:
         return framed(heading, {"settings": error})
-    if not transformations.pending:
+    if job is None:
         return framed(heading, facts | {"next job": "nothing was built since the last one"})
     try:
         diagram = plan_diagram(plan())
     except HeadraceError as error:
         facts["next job"] = f"cannot be run: {error}"
-        diagram = graph_diagram(transformations.next_job())
+        diagram = graph_diagram(job)
     return framed(heading, facts, picture(diagram))
 
 

@@ -27,9 +27,8 @@ from headrace.datastream.streams.connected_streams import BroadcastConnectedStre
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.source_stream import CachedDataStream, DataStreamSource
-from headrace.datastream.streams.stream import checked_text
+from headrace.datastream.streams.stream import Transformations, checked_text
 from headrace.datastream.streams.types import TypeOrigin, declared_type
-from headrace.datastream.transformations import Transformations
 from headrace.graph.partitioning import HASH, KeySelection, Partitioning
 from headrace.graph.stream_graph import Edge
 from headrace.state.descriptors import MapStateDescriptor
@@ -392,7 +391,8 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         """Return what notebooks show: the plan of the next job."""
         from headrace.datastream.notebook import environment_html
 
-        return environment_html(type(self).__name__, self._configuration, self.transformations, self._plan)
+        job = self.transformations.next_job() if self.transformations.pending else None
+        return environment_html(type(self).__name__, self._configuration, job, self._plan)
 
     def close(self) -> None:
         """Forgets what was built and not executed, and what ``cache()`` has kept."""

@@ -1,27 +1,108 @@
-"""Handles on operators, by which they are named and placed and asked for, and the base of all streams."""
+"""The operators that an environment was asked for, handles that name and place them, and the root of all streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
-from headrace.common.errors import HeadraceError, InvalidTypeError, expect, is_unicode, refused
+from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, expect, is_unicode, refused
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.streams.misuse import check_asks_for_no_state_of_keys, check_types_exist
 from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, never_fits, origin_of, result_type
-from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import OperatorSpec
-from headrace.graph.stream_graph import Edge, Node
+from headrace.graph.stream_graph import Edge, Node, StreamGraph
 from headrace.state.evolution import RenamedFields
 
 if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.source_stream import Caches
+
+
+class WhenStarted(Protocol):
+    """Is called when a job was started."""
+
+    def __call__(self, client: JobClient, *, is_awaited: bool) -> None:
+        """The job runs; the program may wait for its end before it does anything else."""
+
+
+class Transformations:
+    """The operators of all jobs of an environment, and which of them the next job is for.
+
+    As in Flink, ``execute()`` takes what was asked for since the last one, together with all that comes before it. So a
+    stream made for one job can go on in the next, which then reads its source again.
+
+    Attributes:
+        graph: every operator that was ever asked for.
+        caches: what jobs have left of streams for later ones; None until a stream is cached.
+    """
+
+    def __init__(self) -> None:
+        self.graph = StreamGraph()
+        self.caches: Caches | None = None
+        self._pending: set[int] = set()
+        self._when_started: list[WhenStarted] = []
+        self._starting: list[WhenStarted] = []
+
+    def add(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...]) -> Node:
+        """Add an operator that is no source; one belongs to a job only when something reads from it."""
+        node = self.graph.add(spec, name, inputs)
+        self._pending.add(node.id)
+        return node
+
+    @property
+    def pending(self) -> int:
+        """Return how many operators were asked for since the last job; sources do not count."""
+        return len(self._pending)
+
+    def next_job(self) -> StreamGraph:
+        """The graph of the next job.
+
+        Raises:
+            InvalidProgramError: when nothing was asked for since the last job.
+        """
+        if not self._pending:
+            raise InvalidProgramError(
+                "the job has no operators: nothing was built since the last execute(); end a stream in print() or "
+                "sink_to(), then call execute()"
+            )
+        job = self.graph.subgraph(self._pending)
+        return job if self.caches is None else self.caches.applied(job, self._pending)
+
+    def when_started(self, call: WhenStarted) -> None:
+        """Have the next job call something when it was started."""
+        self._when_started.append(call)
+
+    def take_next_job(self) -> StreamGraph:
+        """Return the graph of :meth:`next_job`, and begin the one after it anew."""
+        job, self._starting = self.next_job(), self._when_started
+        self._when_started = []
+        self._pending.clear()
+        return job
+
+    def started(self, client: JobClient, *, is_awaited: bool) -> None:
+        """The job that was taken last runs.
+
+        Args:
+            client: the job.
+            is_awaited: whether the program waits for its end.
+        """
+        if self.caches is not None:
+            self.caches.filled_by(client)
+        starting, self._starting = self._starting, []
+        for call in starting:
+            call(client, is_awaited=is_awaited)
+
+    def discard(self) -> None:
+        """Forget what the next job would have been."""
+        self._pending.clear()
+        self._when_started.clear()
 
 
 class OperatorHandle:
