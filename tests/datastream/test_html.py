@@ -15,7 +15,7 @@ from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTim
 
 if TYPE_CHECKING:
     from headrace.datastream import DataStream
-    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.assigners import WindowAssigner
 
 HOSTILE = "<script>alert('x')</script> & \"y\""
 

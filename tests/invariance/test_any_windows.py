@@ -24,7 +24,7 @@ from headrace.datastream.window import (
 from headrace.operators.window.columnar import local_aggregate
 from headrace.storage.file_system import MappedFile
 from headrace.storage.folder import Folder
-from headrace.windowing.assigner import ProcessingTimeAssigner
+from headrace.windowing.assigners import ProcessingTimeAssigner
 from tests.invariance.driver import Cut, Ran, cuts, examples
 from tests.invariance.window_programs import FUNCTIONS, EventTime, Program, at_even, bounded, without_watermarks
 from tests.invariance.window_ways import EACH_FOUR, SESSIONS, TEN, WAYS, program_of

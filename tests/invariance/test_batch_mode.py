@@ -13,8 +13,12 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, max, min, sum
 from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
 from headrace.datastream.streams.windowed_stream import WindowedStream
-from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from headrace.windowing.count_assigners import GlobalWindows
 from headrace.windowing.session_assigners import EventTimeSessionWindows
 from headrace.windowing.trigger import Trigger

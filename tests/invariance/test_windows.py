@@ -14,8 +14,7 @@ from headrace.datastream.aggregates import count, max, min, sum
 from headrace.datastream.functions import ProcessWindowFunction
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.windowed_stream import WindowedStream
-from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
 from headrace.windowing.session_assigners import EventTimeSessionWindows
 from tests.invariance.driver import EVENT, WHOLE, Cut, Event, Job, cuts, examples, multiset, run
 from tests.invariance.models import WindowModel, with_watermarks

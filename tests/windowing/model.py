@@ -13,7 +13,7 @@ from typing import Any
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.metrics.metricbase import MetricGroup
 from headrace.metrics.registry import MetricRegistry
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.evictors import Evictor, TimestampedValue
 from headrace.windowing.trigger import Trigger, TriggerResult
 from headrace.windowing.windows import MergeCallback, Window, window_serializer

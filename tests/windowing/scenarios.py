@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.output_tag import OutputTag
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners import (
     CumulatingEventTimeWindows,
+    MergingWindowAssigner,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
     WindowStagger,
 )
 from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows

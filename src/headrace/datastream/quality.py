@@ -30,7 +30,7 @@ from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.aggregates.distinct import count_distinct
 from headrace.operators.aggregates.simple import count, max, min
 from headrace.operators.aggregates.sums import avg
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 
 __all__ = [
     "Measure",

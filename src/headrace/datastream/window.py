@@ -2,13 +2,14 @@
 
 from headrace.common.public_module import public_module
 from headrace.common.time import Time
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners import (
     CumulatingEventTimeWindows,
+    MergingWindowAssigner,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
     WindowStagger,
 )
 from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows

@@ -55,7 +55,7 @@ from headrace.plan.job_plan import (
 )
 from headrace.plan.window_paths import columnar_spec, is_join, path_of
 from headrace.state.protocols import NO_STATE, WITHOUT_KEYS, StateKind
-from headrace.windowing.assigner import ProcessingTimeAssigner
+from headrace.windowing.assigners import ProcessingTimeAssigner
 from headrace.windowing.definition import WindowDefinition
 
 

@@ -19,8 +19,13 @@ from headrace.graph.window_specs import (
     RowWindowSpec,
     TriggeredWindowSpec,
 )
-from headrace.windowing.assigner import MergingWindowAssigner, ProcessingTimeAssigner, WindowAssigner
-from headrace.windowing.assigners import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.assigners import (
+    MergingWindowAssigner,
+    ProcessingTimeAssigner,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+    WindowStagger,
+)
 from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.intervals import (

@@ -59,7 +59,7 @@ from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.evictors import Evictor
 from headrace.windowing.trigger import Trigger

@@ -5,7 +5,7 @@ from typing import Any, Final, Self
 
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.intervals import OneWindow
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers import CountTrigger, EndOfStreamTrigger, NeverTrigger

@@ -8,7 +8,7 @@ from typing import Any, Final
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import SupportsAggregate, SupportsReduce
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.evictors import Evictor
 from headrace.windowing.intervals import RegularWindows
 from headrace.windowing.trigger import Trigger

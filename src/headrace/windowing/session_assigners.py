@@ -9,7 +9,12 @@ from typing import Any, Generic, Self
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T, T_contra
-from headrace.windowing.assigner import EventTimeAssigner, MergingWindowAssigner, ProcessingTimeAssigner, WindowAssigner
+from headrace.windowing.assigners import (
+    EventTimeAssigner,
+    MergingWindowAssigner,
+    ProcessingTimeAssigner,
+    WindowAssigner,
+)
 from headrace.windowing.windows import LONGEST, WHOLE, MergeCallback, TimeWindow, check_extractor, check_positive
 
 

@@ -13,7 +13,7 @@ from headrace.datastream.state import ReducingStateDescriptor
 from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.evictors import Evictor
 from headrace.windowing.trigger import PassiveTrigger, TriggerResult
 from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger

@@ -21,9 +21,9 @@ from headrace.operators.window.columnar.time_windows import UntimedWindowOperato
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners import (
     CumulatingEventTimeWindows,
+    MergingWindowAssigner,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,

@@ -30,7 +30,7 @@ from headrace.datastream import WindowFunction
 from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.datastream.window import SlidingEventTimeWindows
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.triggers import EventTimeTrigger
 from headrace.windowing.windows import TimeWindow
 

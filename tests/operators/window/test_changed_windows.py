@@ -16,8 +16,12 @@ from headrace.datastream import AggregateFunction, ProcessWindowFunction
 from headrace.datastream.aggregates import count, first, last, max, sum
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import Checkpoint, JobHarness
-from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from headrace.windowing.triggers import CountTrigger
 from tests.first_epochs import first_epoch
 from tests.operators.window.test_stored_windows import (

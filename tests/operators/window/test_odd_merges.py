@@ -10,7 +10,7 @@ import pytest
 from headrace.common.errors import UserFunctionError
 from headrace.common.typeinfo import Types
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.assigners import MergingWindowAssigner
 from headrace.windowing.triggers import EventTimeTrigger
 from headrace.windowing.windows import CountWindow, TimeWindow, TimeWindowSerializer
 

@@ -11,7 +11,7 @@ from headrace.common.errors import InvalidTypeError, UserFunctionError
 from headrace.common.serializer import TypeSerializer
 from headrace.common.typeinfo import Types
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.triggers import EventTimeTrigger
 from headrace.windowing.windows import (
     CountWindow,

@@ -11,11 +11,11 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import max, sum, top_n
 from headrace.testing import JobHarness
-from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
 )
 from headrace.windowing.count_assigners import CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.definition import AccumulationMode

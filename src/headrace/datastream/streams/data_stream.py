@@ -101,7 +101,7 @@ from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.functions import method_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 
 if TYPE_CHECKING:
     from headrace.datastream.lookup import Lookup, LookupCache

@@ -28,7 +28,7 @@ from headrace.datastream.streams.windowed_stream import WindowsOfStream
 from headrace.expressions import Expression
 from headrace.graph.window_specs import CoGroupSpec
 from headrace.operators.join.results import INNER, Outer
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.definition import WindowFunctions
 
 if TYPE_CHECKING:

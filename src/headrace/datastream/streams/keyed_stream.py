@@ -51,7 +51,7 @@ from headrace.graph.window_specs import GroupAggregateSpec, IntervalJoinSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.results import INNER, Outer
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners import WindowAssigner
 from headrace.windowing.count_assigners import GlobalWindows
 from headrace.windowing.evictors import CountEvictor
 from headrace.windowing.triggers import CountTrigger

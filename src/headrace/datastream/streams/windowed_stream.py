@@ -40,7 +40,7 @@ from headrace.expressions import Expression
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.count_assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.definition import AccumulationMode, WindowDefinition, WindowFunctions
 from headrace.windowing.evictors import Evictor

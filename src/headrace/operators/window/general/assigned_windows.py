@@ -22,7 +22,7 @@ from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import GivenNamespace, namespace_of, ordered_bytes
 from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.state.protocols import KeyedStates
-from headrace.windowing.assigner import EventTimeAssigner, MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners import EventTimeAssigner, MergingWindowAssigner, WindowAssigner
 from headrace.windowing.intervals import RegularWindows
 from headrace.windowing.windows import TimeWindow, Window, WindowSerializer
 

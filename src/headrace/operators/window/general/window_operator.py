@@ -53,7 +53,7 @@ from headrace.state.keyed.namespaces import GivenNamespace
 from headrace.state.keys.codecs import NO_KEY, KeyEntry
 from headrace.state.protocols import DomainTimers
 from headrace.state.timers import Timer
-from headrace.windowing.assigner import EventTimeAssigner, MergingWindowAssigner
+from headrace.windowing.assigners import EventTimeAssigner, MergingWindowAssigner
 from headrace.windowing.definition import RESULT, ChangedWindows, WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.trigger import Firing, TriggerResult
