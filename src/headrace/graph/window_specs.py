@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
 from headrace.expressions import Bound
@@ -40,6 +40,9 @@ _UNDECLARED: Final = (
     "nothing says that records are taken back: declare their type with changelog=True, or call "
     "aggregate(..., takes_changes=True)"
 )
+
+
+_NO_AGGREGATE: Final = "aggregate(...) needs at least one aggregate: count(), sum('field'), …"
 
 
 class WindowSpec(OperatorSpec):
@@ -118,9 +121,8 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
 
     def new_layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """Do as :meth:`layout` does, whatever is known."""
-        from headrace.operators.window.columnar.layout import check_any
-
-        check_any(self.aggregates)
+        if not self.aggregates:
+            raise InvalidProgramError(_NO_AGGREGATE)
         window_names = window_serializer(self.definition.assigner.get_window_serializer()).names
         return layout_over(records, self.aggregates, window_names, shows_key=self.has_key)
 
@@ -211,10 +213,8 @@ class GroupAggregateSpec(OperatorSpec):
             InvalidProgramError: when two columns of the output have the same name, or records may be taken back from an
                 aggregate that cannot do that.
         """
-        from headrace.operators.window.columnar.layout import check_any
-
-        if not self.allows_none:
-            check_any(self.aggregates)
+        if not (self.aggregates or self.allows_none):
+            raise InvalidProgramError(_NO_AGGREGATE)
         return layout_over(records, self.aggregates, retracts=self.retracts)
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:

@@ -113,14 +113,9 @@ def results_made_by(function: object, name: str) -> Callable[..., Any]:
     return method_of(function, name) if adapted is None else adapted(name)
 
 
-def adapted_function(function: Any) -> Any:
-    """The user's own function: of an adapter the one that it adapts."""
-    return function.function if hasattr(type(function), "__headrace_adapted__") else function
-
-
-def objects_of(functions: Iterable[object]) -> list[Any]:
-    """The user's own objects among an operator's functions; plain functions have no fields."""
-    own = map(adapted_function, functions)
+def objects_of(functions: Iterable[Any]) -> list[Any]:
+    """The user's own objects among an operator's functions, and those that are adapted; plain ones have no fields."""
+    own = (each.function if hasattr(type(each), "__headrace_adapted__") else each for each in functions)
     return [function for function in own if not isinstance(function, NoneType | FunctionType | BuiltinFunctionType)]
 
 

@@ -20,9 +20,11 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.common.types import Row
 from headrace.datastream import aggregates as agg
+from headrace.graph.specs import InputSchema
+from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout, check_any
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.intervals import AlignedWindows
@@ -278,7 +280,7 @@ def test_two_columns_of_the_same_name_are_refused() -> None:
 
 def test_at_least_one_aggregate() -> None:
     with pytest.raises(InvalidProgramError, match="at least one aggregate"):
-        check_any([])
+        GroupAggregateSpec((), update_before=True, retracts=False).layout(InputSchema(record_type(Types.LONG())))
 
 
 def test_layouts_can_be_pickled() -> None:

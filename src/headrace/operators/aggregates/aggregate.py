@@ -149,7 +149,8 @@ class Aggregate:
                 f"{self.function}() cannot take records back, and its input may do that: {self.why_not_retractable}"
             )
         for column in columns:
-            self._check(column)
+            if self.takes is not None and not self.takes.accepts(column.type):
+                raise self._misfit(column)
         name = self.name or self.default_name or self._made_name(columns[0].name)
         make = (self.make_retractable if retracts else None) or self.make
         return make(name, *columns)
@@ -169,15 +170,11 @@ class Aggregate:
         computed = (fields_in(each) for each in sources if isinstance(each, Bound))
         return frozenset().union((each for each in sources if isinstance(each, int)), *computed)
 
-    def _check(self, column: InputColumn) -> None:
-        if self.takes is None or self.takes.accepts(column.type):
-            return
-        is_field = isinstance(column.source, int)
+    def _misfit(self, column: InputColumn) -> InvalidTypeError:
+        is_field, wanted = isinstance(column.source, int), "" if self.takes is None else self.takes.wanted
         name = repr(column.name) if is_field else column.name
         found = f"field {name}" if is_field else "that"
-        raise InvalidTypeError(
-            f"{self.function}({name}) takes {self.takes.wanted}, but {found} is of type {column.type}"
-        )
+        return InvalidTypeError(f"{self.function}({name}) takes {wanted}, but {found} is of type {column.type}")
 
     def _resolved(self, input_type: TypeInformation, column: AnyColumn) -> InputColumn:
         """The column of the input that is meant: a field, or what an expression computes of fields.

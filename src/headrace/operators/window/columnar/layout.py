@@ -39,16 +39,6 @@ _LONG: Final = Types.LONG()
 _CANONICAL_TYPES = {pa.int64(): _LONG, pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
 
 
-def check_any(aggregates: Sequence[BindableAggregate]) -> None:
-    """Refuse a program that asks for no aggregate.
-
-    Raises:
-        InvalidProgramError: when there is none.
-    """
-    if not aggregates:
-        raise InvalidProgramError("aggregate(...) needs at least one aggregate: count(), sum('field'), …")
-
-
 @dataclass(frozen=True)
 class ColumnarWindowLayout:
     """The columns of one columnar window; made when the job is planned, picklable.
