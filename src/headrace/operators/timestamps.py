@@ -115,7 +115,6 @@ class TimestampsOperator(Operator):
         self._records = RecordWatermarks(generator) if isinstance(generator, GeneratorPerSplit) else None
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        super().begin_epoch(scope)
         self._processing_time = scope.processing_time
         self.begin_channel(scope.watermark)
 
