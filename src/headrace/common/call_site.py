@@ -131,7 +131,9 @@ def of_function(function: Any) -> CallSite | None:
 def is_inside(frame: FrameType) -> bool:
     """Return whether a frame is of headrace's own code; also of what ``dataclass`` has made for one of its classes."""
     file = frame.f_code.co_filename
-    return is_of_headrace(file) or (file == _MADE and str(frame.f_globals.get("__name__")).startswith("headrace."))
+    if file != _MADE:
+        return file.startswith(_PACKAGE_ROOT)
+    return str(frame.f_globals.get("__name__")).startswith("headrace.")
 
 
 def is_of_program(file: str) -> bool:

@@ -42,7 +42,7 @@ sliding = st.tuples(st.integers(2, 30), st.integers(1, 30), st.integers(-9, 9)).
     ],
 )
 def test_which_windows_share(size: int, slide: int, shares: bool) -> None:
-    assert (Panes.of(AlignedWindows(size, slide)) is not None) is shares
+    assert (AlignedWindows(size, slide).pane is not None) is shares
 
 
 @given(windows=sliding, timestamps=st.lists(st.integers(-100, 100), min_size=1))
@@ -72,8 +72,8 @@ def test_windows_that_grow_are_those_of_the_assigner(windows: GrowingWindows, ti
     expected = [(row, *w) for row, time in enumerate(timestamps) for w in spans(assigner, time)]
     found = zip(pairs.records.tolist(), windows.starts_of(pairs.ends).tolist(), pairs.ends.tolist(), strict=True)
     assert list(found) == expected
-    panes = Panes.of(windows)
-    assert panes is not None
+    assert windows.pane is not None
+    panes = Panes(windows, windows.pane)
     for time, end in zip(timestamps, panes.assign(times).ends.tolist(), strict=True):
         assert panes.end_above(time) == end == spans(assigner, time)[0][1]
         assert panes.windows_of(np.array([end])).ends.tolist() == [last for _, last in spans(assigner, time)]
@@ -118,7 +118,7 @@ def test_sharing_changes_nothing(
         patch.setattr(time_windows, "_STEP_ROWS", pending)
         for shares in (True, False):
             if not shares:
-                patch.setattr(time_windows.Panes, "of", lambda windows: None)
+                patch.setattr(AlignedWindows, "pane", None)
             driver = Driver(lambda: columnar(windows, lateness, tag))
             drive(driver, records, [cut * copies for cut in cuts], kinds)
             found.append((driver.out.rows, driver.out.side(tag) if tag else None, driver.counters))

@@ -103,7 +103,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
         self._assigner = assigner
         self._moved = moved
         self._fewest_groups = fewest_groups
-        self._panes = Panes.of(assigner)
+        self._panes = None if (pane := assigner.pane) is None else Panes(assigner, pane)
         self._stretch = assigner.stretch
         self._has_times = not isinstance(assigner, OneWindow)
         self._passing = 0

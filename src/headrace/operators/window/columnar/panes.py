@@ -43,12 +43,6 @@ class Panes:
         self._windows = windows
         self._pane = pane
 
-    @staticmethod
-    def of(windows: RegularWindows) -> Panes | None:
-        """The panes of windows; None where they would save nothing."""
-        pane = windows.pane
-        return None if pane is None else Panes(windows, pane)
-
     @property
     def as_windows(self) -> AlignedWindows:
         """The panes as windows that do not overlap."""

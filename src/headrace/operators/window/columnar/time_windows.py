@@ -330,10 +330,10 @@ def columnar_window(
     mode: AccumulationMode = AccumulationMode.ACCUMULATING,
 ) -> AlignedWindowOperator:
     """The operator for built-in aggregates over such windows."""
-    panes = None if layout.retracts else Panes.of(assigner)
-    if panes is None:
+    pane = None if layout.retracts else assigner.pane
+    if pane is None:
         return AlignedWindowOperator(layout, assigner, lateness, late_tag, mode)
-    return PanedWindowOperator(layout, assigner, panes, lateness, late_tag, mode)
+    return PanedWindowOperator(layout, assigner, Panes(assigner, pane), lateness, late_tag, mode)
 
 
 class PanedWindowOperator(AlignedWindowOperator):
