@@ -35,7 +35,6 @@ from headrace.jobmanager.recovery import (
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, Retention
 from headrace.jobmanager.sinks import JobSinks
-from headrace.plan.job_plan import JobPlan, Stage
 from headrace.runtime.task.background import compact
 from headrace.runtime.task.messages import EpochContext, EpochReports
 from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
@@ -71,6 +70,15 @@ class CheckpointCoordinator:
     def replan(self, job: PlannedJob, sinks: JobSinks) -> None:
         """Go on with another plan of the job from where this has come to; :meth:`restart` is next."""
         self._job, self._plan, self._sinks = job, job.plan, sinks
+        self._operators = [
+            {
+                operator.uid: OperatorSnapshot(operator.parallelism, operator.max_parallelism, operator.state_kinds)
+                for operator in stage.operators
+                if stage.index or operator.state_kinds
+            }
+            for stage in job.plan.stages
+        ]
+        """By stage and uid, what manifests say of operators that have a state, or an event time of their own."""
 
     def restore(self) -> Manifest | None:
         """Become the owner of the directory.
@@ -105,12 +113,22 @@ class CheckpointCoordinator:
         check_compatible(manifest, self._plan, ignore_unclaimed=self._job.settings.ignore_unclaimed_state)
 
     def _first(self) -> Manifest:
-        first = first_manifest(self._plan, self._job.settings.job_id)
+        """What a job begins with that has never run before."""
+        settings = self._plan.settings
+        first = Manifest(
+            epoch=0,
+            generation=0,
+            job_id=self._job.settings.job_id or uuid.uuid4().hex,
+            job_name=settings.name,
+            max_parallelism=settings.max_parallelism,
+            state_backend=settings.state_backend.name,
+            processing_time=0,
+        )
         if self._start is None:
             return first
         first = self._start.first_manifest(first, [planned.uid for planned in self._plan.operators()])
         self._check_compatible(first)
-        check_declared(self._plan, self._job.blob, self._start.heads(self._plan.settings.state_backend))
+        check_declared(self._plan, self._job.blob, self._start.heads(settings.state_backend))
         return without_unclaimed(first, self._plan)
 
     def take_in(self, runtime: Runtime, found: Manifest | None) -> None:
@@ -163,6 +181,41 @@ class CheckpointCoordinator:
         """The newest manifest, after :meth:`restore`."""
         assert self.newest is not None, "restore() comes first"
         return self.newest
+
+    def next_manifest(
+        self,
+        context: EpochContext,
+        reports: EpochReports,
+        *,
+        sources: Mapping[str, SourceSnapshot],
+        pending: tuple[PendingCommit, ...],
+        in_progress: Mapping[str, object],
+    ) -> Manifest:
+        """The manifest of an epoch that has succeeded; ``pending`` is of earlier epochs too."""
+        known, settings = self.known(), self._plan.settings
+        counters = Counter(known.counters)
+        counters.update(reports.job_counters, numRecordsRead=sum(map(reports.records_read, sources)), numEpochs=1)
+        stages: list[StageSnapshot] = []
+        for stage, operators in zip(self._plan.stages, self._operators, strict=True):
+            tasks = range(stage.parallelism if operators else 0)
+            stages.append(StageSnapshot(operators, tuple(reports.snapshots[stage.index, task] for task in tasks)))
+        return Manifest(
+            epoch=context.epoch,
+            generation=context.generation,
+            job_id=known.job_id,
+            job_name=settings.name,
+            max_parallelism=settings.max_parallelism,
+            state_backend=settings.state_backend.name,
+            processing_time=context.processing_time,
+            sources=sources,
+            stages=tuple(stages),
+            pending=pending,
+            in_progress=in_progress,
+            finished=context.is_last,
+            counters=dict(counters),
+            operator_counters=reports.counters_after(known.operator_counters),
+            state_bytes=reports.state_bytes,
+        )
 
     def write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
         """Write a manifest, and with it promise the commits that are new in it.
@@ -223,65 +276,6 @@ _NOTHING_TO_MAP: Final = (
 def _epochs(manifest: Manifest) -> int:
     """Return how many epochs a job has completed; manifests of job managers that took over do not count."""
     return manifest.counters.get("numEpochs", 0)
-
-
-def first_manifest(plan: JobPlan, job_id: str | None = None) -> Manifest:
-    """Return what a job begins with that has never run before; it is not written.
-
-    Args:
-        plan: its plan.
-        job_id: its id; any when left out.
-    """
-    return Manifest(
-        epoch=0,
-        generation=0,
-        job_id=job_id or uuid.uuid4().hex,
-        job_name=plan.name,
-        max_parallelism=plan.settings.max_parallelism,
-        state_backend=plan.settings.state_backend.name,
-        processing_time=0,
-    )
-
-
-def next_manifest(
-    manifest: Manifest,
-    plan: JobPlan,
-    context: EpochContext,
-    reports: EpochReports,
-    *,
-    sources: Mapping[str, SourceSnapshot],
-    pending: tuple[PendingCommit, ...],
-    in_progress: Mapping[str, object],
-) -> Manifest:
-    """The manifest of an epoch that has succeeded; ``pending`` is of earlier epochs too."""
-    counters = Counter(manifest.counters)
-    counters.update(reports.job_counters, numRecordsRead=sum(map(reports.records_read, sources)), numEpochs=1)
-    return Manifest(
-        epoch=context.epoch,
-        generation=context.generation,
-        job_id=manifest.job_id,
-        job_name=plan.name,
-        max_parallelism=plan.settings.max_parallelism,
-        state_backend=plan.settings.state_backend.name,
-        processing_time=context.processing_time,
-        sources=sources,
-        stages=tuple(_stage(stage, reports) for stage in plan.stages),
-        pending=pending,
-        in_progress=in_progress,
-        finished=context.is_last,
-        counters=dict(counters),
-        operator_counters=reports.counters_after(manifest.operator_counters),
-        state_bytes=reports.state_bytes,
-    )
-
-
-def _stage(stage: Stage, reports: EpochReports) -> StageSnapshot:
-    operators: dict[str, OperatorSnapshot] = {}
-    for op in stage.operators:
-        if stage.index or op.state_kinds:
-            operators[op.uid] = OperatorSnapshot(op.parallelism, op.max_parallelism, op.state_kinds)
-    partitions = range(stage.parallelism if operators else 0)
-    return StageSnapshot(operators, tuple(reports.snapshots[stage.index, number] for number in partitions))
 
 
 EPOCHS_BETWEEN_LOOKS = 8

@@ -17,7 +17,7 @@ from headrace.common.errors import CheckpointFailedError, InfrastructureError, J
 from headrace.common.logs import get_logger, with_fields
 from headrace.connectors.source import ReadBudget
 from headrace.jobmanager.alignment import WatermarkAligner
-from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, EpochGate, next_manifest
+from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator, EpochGate
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.events import EpochHeld, EpochStatistics
 from headrace.jobmanager.metrics import (
@@ -489,9 +489,7 @@ class JobExecution:
         commits, in_progress = job.sinks.pre_commit(
             before, context.epoch, context.processing_time, reports.committables, is_last=context.is_last
         )
-        manifest = next_manifest(
-            before,
-            job.planned.plan,
+        manifest = job.checkpoints.next_manifest(
             context,
             reports,
             sources={source.planned.uid: source.snapshot() for source in self.sources},
