@@ -22,7 +22,7 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.recovery import check_compatible, partition_contexts
+from headrace.jobmanager.recovery import check_compatible, contexts_after_epoch, partition_contexts
 from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys.hashing import range_of_partition
@@ -82,6 +82,12 @@ def test_the_same_parallelism_reads_its_own_state() -> None:
         context = contexts[1, number]
         assert [ref.name for ref in context.versions] == [f"state-{number}"]
         assert set(context.progress.values()) == {OperatorProgress(100 + number, 50 + number)}
+
+
+@given(st.integers(1, 6), st.integers(1, 6))
+def test_behind_an_epoch_tasks_go_on_from_what_they_have_written(first: int, second: int) -> None:
+    written = manifest(first, second)
+    assert contexts_after_epoch(written, {}) == partition_contexts(written, plan(first, second))
 
 
 @given(*(st.integers(1, 6) for _ in range(4)), st.integers(6, 20))

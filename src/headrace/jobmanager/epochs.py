@@ -25,7 +25,7 @@ from headrace.jobmanager.metrics import (
     SplitProgress,
     WatermarkProgress,
 )
-from headrace.jobmanager.recovery import partition_contexts
+from headrace.jobmanager.recovery import contexts_after_epoch, partition_contexts
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS, CommitCoordinator, JobSinks
@@ -160,6 +160,10 @@ class EpochPlanner:
         *,
         is_last: bool,
     ) -> EpochPlan:
+        if self.previous == _NO_EPOCH:
+            partitions = partition_contexts(manifest, self._plan, is_start=True)
+        else:
+            partitions = contexts_after_epoch(manifest, self._job.compaction.adoptions(manifest))
         context = EpochContext(
             job_id=manifest.job_id,
             epoch=manifest.epoch + 1,
@@ -167,9 +171,7 @@ class EpochPlanner:
             generation=manifest.generation,
             processing_time=now,
             assignments=self._assignments(splits),
-            partitions=partition_contexts(
-                manifest, self._plan, self._job.compaction.adoptions(manifest), is_start=self.previous == _NO_EPOCH
-            ),
+            partitions=partitions,
             stalled=frozenset() if is_last else self._stalled(splits),
             is_last=is_last,
             goes_on_from=manifest.epoch if manifest.stages else None,

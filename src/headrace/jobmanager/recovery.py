@@ -124,24 +124,36 @@ def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
     )
 
 
+def contexts_after_epoch(manifest: Manifest, adoptions: Adoptions) -> dict[tuple[int, int], PartitionContext]:
+    """What every task goes on from behind an epoch of the same plan: each from what itself has written.
+
+    Args:
+        manifest: that of the epoch.
+        adoptions: runs that were merged in the background, by stage and partition.
+    """
+    found: dict[tuple[int, int], PartitionContext] = {}
+    for index, stage in enumerate(manifest.stages):
+        for number, own in enumerate(stage.partitions):
+            versions = () if own.version is None else (own.version,)
+            found[index, number] = PartitionContext(versions, own.progress, adoptions.get((index, number), ()))
+    return found
+
+
 def partition_contexts(
-    manifest: Manifest, plan: JobPlan, adoptions: Adoptions | None = None, *, is_start: bool = False
+    manifest: Manifest, plan: JobPlan, *, is_start: bool = False
 ) -> dict[tuple[int, int], PartitionContext]:
-    """What every task of the later stages, and of stage 0 if that holds state, starts from.
+    """What every task of the later stages, and of stage 0 if that holds state, starts from, whatever the plan was.
 
     Args:
         manifest: where the job has come to.
         plan: the job.
-        adoptions: runs that were merged in the background, by stage and partition.
         is_start: whether the job has run no epoch since it started, so that state without keys is dealt out.
     """
-    adopted = adoptions or {}
-    found: dict[tuple[int, int], PartitionContext] = {}
-    for stage in plan.stages:
-        for partition in range(stage.parallelism if stage.index or stage.holds_state else 0):
-            replaced = adopted.get((stage.index, partition), ())
-            found[stage.index, partition] = _context(manifest, stage, partition, replaced, is_start=is_start)
-    return found
+    return {
+        (stage.index, partition): _context(manifest, stage, partition, is_start=is_start)
+        for stage in plan.stages
+        for partition in range(stage.parallelism if stage.index or stage.holds_state else 0)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +193,7 @@ class _Succession:
                 yield from redistribution.subtasks_of(kind)
 
 
-def _context(
-    manifest: Manifest, stage: Stage, partition: int, adoptions: tuple[CompactionOutcome, ...], *, is_start: bool
-) -> PartitionContext:
+def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool) -> PartitionContext:
     operators = {operator.uid: operator for operator in stage.operators if partition < operator.parallelism}
     versions: dict[tuple[int, int], VersionRef] = {}
     progress: dict[str, OperatorProgress] = {}
@@ -201,7 +211,7 @@ def _context(
             if succession.is_dealt:
                 dealt[uid] = previous.parallelism
     refs = tuple(version for _, version in sorted(versions.items(), key=itemgetter(0)))
-    return PartitionContext(refs, progress, adoptions, dealt)
+    return PartitionContext(refs, progress, dealt=dealt)
 
 
 def _progress(stage: StageSnapshot, succession: _Succession) -> dict[str, OperatorProgress]:
