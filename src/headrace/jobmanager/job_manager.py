@@ -57,9 +57,7 @@ from headrace.time.clock import Clock, SystemClock
 
 logger = get_logger(__name__)
 
-
 T = TypeVar("T")
-
 
 ACKNOWLEDGE_SECONDS = 0.25
 """After so long without an epoch, whose manifest would say it, one of its own says what has been committed."""
@@ -355,7 +353,7 @@ class JobManager:
         """
         # Without one the job was stopped before it could begin again, and the manifest knows.
         if self._execution is not None:
-            self._guard(self._complete_commits, is_required=True)
+            self._guard(lambda: self._running().complete_commits(), is_required=True)
 
     def source(self, uid: str) -> SourceCoordinator:
         """One of the job's sources, as soon as the job is open."""
@@ -436,13 +434,15 @@ class JobManager:
         return self._execution
 
     def _guard(self, work: Callable[[], T], *, is_required: bool = False) -> T | None:
-        """Do something, again after failures that may pass.
+        """Do something, from a manifest that is known to exist, and again after failures that may pass.
 
         Returns:
             None when the job was stopped after a failure; then the failure is raised of what is required all the same.
         """
         while True:
             try:
+                if self._checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
+                    self._restart()
                 return work()
             except Exception as error:
                 if not self._recover_from(error):
@@ -479,12 +479,6 @@ class JobManager:
         self._transient += self._checkpoints.restart()
         self._begin_execution(recovers=True)
         self._status.publish(events.JobRestart(self._checkpoints.known().epoch, self.plan))
-
-    def _complete_commits(self) -> None:
-        """Have all sinks commit, from a manifest that is known to exist."""
-        if self._checkpoints.is_in_doubt:
-            self._restart()
-        self._running().complete_commits()
 
     def _rescale(self, parallelism: int) -> None:
         """Go on with another plan of the job, from the newest manifest.
@@ -553,8 +547,6 @@ class JobManager:
 
         And then what has been committed.
         """
-        if self._checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
-            self._restart()
         statistics = None if self._savepoints.holds_epochs else self._epoch(force=force)
         execution = self._running()
         execution.commits.check()
