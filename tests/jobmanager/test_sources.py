@@ -159,6 +159,6 @@ def test_a_split_ends_once() -> None:
     (planned,) = found.plan(ReadBudget(10, 10), 0)
     assert planned.ends
     assert planned.changes_something
-    found.completed([planned], [], 0)
+    found.completed([planned], {}, 0)
     assert found.plan(ReadBudget(10, 10), 0) == []
     assert [split.finished for split in found.snapshot().splits] == [True]

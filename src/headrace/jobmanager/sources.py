@@ -195,10 +195,9 @@ class SourceCoordinator:
         """The splits from which something may still come."""
         return itertools.filterfalse(attrgetter("finished"), self._splits.values())
 
-    def completed(self, plans: Iterable[SplitPlan], reports: Iterable[ChannelReport], now: int) -> None:
-        """An epoch has run: move on."""
-        by_channel = {split.channel: split for split in self._splits.values()}
-        before = {split.channel: dict(split.watermarks) for split in by_channel.values() if split.paces}
+    def completed(self, plans: Iterable[SplitPlan], reports: Mapping[int, Iterable[ChannelReport]], now: int) -> None:
+        """An epoch has run, with these reports by channel: move on."""
+        before = {split.channel: dict(split.watermarks) for split in self._splits.values() if split.paces}
         for planned in plans:
             if planned.read is not None:
                 planned.split.position = planned.read.end
@@ -206,14 +205,14 @@ class SourceCoordinator:
             planned.split.finished = planned.ends
             planned.split.idle = planned.idle
             planned.split.is_held_back = planned.is_held_back
-        for report in reports:
-            split = by_channel.get(report.channel)
-            if split is not None and report.operator in self.timestamps:
-                split.reaches(report.operator, report.watermark)
-                if report.generator is not None:
-                    split.generators[report.operator] = report.generator
-                if report.saw_records:
-                    split.active_since[report.operator] = now
+        for split in self._splits.values():
+            for report in reports.get(split.channel, ()):
+                if report.operator in self.timestamps:
+                    split.reaches(report.operator, report.watermark)
+                    if report.generator is not None:
+                        split.generators[report.operator] = report.generator
+                    if report.saw_records:
+                        split.active_since[report.operator] = now
         for planned in plans:
             if planned.read is not None and planned.split.paces:
                 planned.split.has_read(planned.read.records, before[planned.split.channel])
@@ -252,18 +251,13 @@ class SourceCoordinator:
             now: the reading of that clock.
             backlog_lag: as in :meth:`is_processing_backlog`.
         """
-        event_times: dict[int, int] = {}
-        channels: set[int] = set()
-        size = 0
+        size, last = 0, list[int | None]()
         for planned in plans:
             if planned.read is not None:
-                channels.add(planned.split.channel)
                 size += planned.read.bytes
-        for channel in reports.channels:
-            if channel.event_time is not None and channel.channel in channels:
-                later = max(channel.event_time, event_times.get(channel.channel, MIN_WATERMARK))
-                event_times[channel.channel] = later
-        self._history.add(reports.records_read(self.planned.uid), size, event_times.values(), fetched_at, now)
+                times = (report.event_time for report in reports.channels.get(planned.split.channel, ()))
+                last.append(max((time for time in times if time is not None), default=None))
+        self._history.add(reports.records_read(self.planned.uid), size, last, fetched_at, now)
         return SourceProgress(
             self._name,
             self._history.total(split.pending for split in splits if split.uid == self.planned.uid),

@@ -372,7 +372,7 @@ class EpochReports:
     Attributes:
         tasks: the reports, by stage and task.
         snapshots: what the manifest keeps of each task, by stage and task.
-        channels: how far the pieces of splits have come.
+        channels: how far the pieces of each split have come.
         committables: what sinks want committed, by uid, in the order of the tasks.
         held: why operators hold the epoch back, by uid: what the first of their subtasks says.
         operator_counters: what has been counted, by uid, name and subtask.
@@ -384,7 +384,7 @@ class EpochReports:
     def __init__(self, reports: Iterable[TaskReport]) -> None:
         self.tasks: list[TaskReport] = sorted(reports, key=attrgetter("stage", "partition"))
         self.snapshots: dict[tuple[int, int], PartitionSnapshot] = {}
-        self.channels: list[ChannelReport] = []
+        self.channels: defaultdict[int, list[ChannelReport]] = defaultdict(list)
         self.committables: dict[str, list[object]] = {}
         self.held: dict[str, str] = {}
         self.operator_counters: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(partial(defaultdict, list))
@@ -417,7 +417,8 @@ class EpochReports:
 
     def _add(self, report: TaskReport) -> None:
         self.snapshots[report.stage, report.partition] = report.snapshot
-        self.channels += report.channels
+        for channel in report.channels:
+            self.channels[channel.channel].append(channel)
         self.held = {**report.held, **self.held}
         for uid, committables in report.committables.items():
             self.committables.setdefault(uid, []).extend(committables)
