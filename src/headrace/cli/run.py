@@ -15,14 +15,13 @@ from rich.console import Console
 
 from headrace.cli.output import OK, report, without_job
 from headrace.client import running
-from headrace.client.defaults import submission_defaults
+from headrace.client.defaults import is_served, submission_defaults
 from headrace.client.displays import ProgressListener, listener_for
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import JobCancelledError, showing_all, shows_all
 from headrace.common.logs import LogSettings
 from headrace.runtime.spark.session_start import EarlyJava
-from headrace.server.settings import is_served
 
 _AGAIN = {signal.SIGINT: "press Ctrl-C again", signal.SIGTERM: "send SIGTERM again"}
 

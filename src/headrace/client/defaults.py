@@ -1,4 +1,4 @@
-"""What surrounds a program that somebody else runs: settings, a listener, or the wish to only look at its graph."""
+"""What surrounds a program that somebody else runs: settings, a listener, a server, or the wish to see its graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.common import options
+
 if TYPE_CHECKING:
+    from headrace.common.configuration import Configuration
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.status import JobListener
     from headrace.plan.job_plan import JobPlan
@@ -51,6 +54,11 @@ _of_process: list[SubmissionDefaults] = [SubmissionDefaults()]
 def current_defaults() -> SubmissionDefaults:
     """What holds now, in this thread."""
     return _of_context.get() or _of_process[-1]
+
+
+def is_served(configuration: Configuration) -> bool:
+    """Return whether jobs with a configuration are to be served."""
+    return configuration.get(options.REST_PORT) is not None or configuration.get(options.REST_BIND_PORT) is not None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-from headrace.client.defaults import GraphCaptured, current_defaults
+from headrace.client.defaults import GraphCaptured, current_defaults, is_served
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.common import options
@@ -47,7 +47,6 @@ from headrace.runtime.task.dependencies import NOTHING, JobDependencies
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS, STARTING, RunningMark
-from headrace.server.settings import is_served
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
 from headrace.state.hashmap_backend import HASHMAP
 from headrace.storage.folder import Folder

@@ -53,11 +53,6 @@ class TlsSettings:
         return context
 
 
-def is_served(configuration: Configuration) -> bool:
-    """Return whether jobs with a configuration are to be served."""
-    return configuration.get(options.REST_PORT) is not None or configuration.get(options.REST_BIND_PORT) is not None
-
-
 @dataclass(frozen=True, slots=True)
 class RestSettings:
     """Where jobs are served, and to whom.
