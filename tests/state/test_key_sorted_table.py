@@ -27,7 +27,7 @@ from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, SHOWN
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merged_pieces
 from headrace.state.runs.run import order_of_keys
 from headrace.state.runs.sections import Section
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 from tests.state.harness import MAX_PARALLELISM, Job
 
 CODEC = KeyCodec.for_type(Types.STRING())

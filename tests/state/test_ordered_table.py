@@ -21,8 +21,7 @@ from headrace.state.runs.layout import LIVE
 from headrace.state.runs.merge_input import NO_TIME, all_rows, newest
 from headrace.state.runs.merging import MANY_RUNS, merge_runs, register_ordered_merger
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import TimeSortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 from tests.state.harness import MAX_PARALLELISM, UID, Job
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from headrace.state import sorted_table
 from headrace.state.runs import ALL_HASHES, HASH, RunStore
 from headrace.state.runs.layout import KEY
 from headrace.state.runs.merge_input import all_rows
-from headrace.state.sorted_table import TimeSortedTable, is_large, spilled
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable, is_large, spilled
 
 ROWS = 10
 SCHEMA = pa.schema({"time": pa.int64(), HASH: pa.uint64(), KEY: pa.int64(), "text": pa.string()})

@@ -22,7 +22,7 @@ from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import Groups, in_order, sorted_pairs
 from headrace.state.runs.layout import HASH, KEY
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

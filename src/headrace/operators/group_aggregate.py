@@ -30,7 +30,7 @@ from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_array, partitions_of_hashes
 from headrace.state.runs.grouping import Groups, Segments, group_keys
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

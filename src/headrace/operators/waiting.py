@@ -33,8 +33,7 @@ from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merge_input import all_rows
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.sorted_table import TimeSortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 Longs = npt.NDArray[np.int64]
 

@@ -21,8 +21,7 @@ from headrace.state.runs.merge_input import MergeInput, by_key, concat, lasts_of
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.run import order_by_key
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import SortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import SortedTable, TableLayout
 
 Longs = npt.NDArray[np.int64]
 

@@ -25,8 +25,7 @@ from headrace.state.keys.codecs import KeyEntry
 from headrace.state.runs import HASH, RunStore
 from headrace.state.runs.layout import KEY, LIVE, TIMERS
 from headrace.state.runs.merge_input import NO_TIME, newest
-from headrace.state.sorted_table import TimeSortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 
 class TimerLog:

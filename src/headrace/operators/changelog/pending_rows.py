@@ -19,8 +19,7 @@ from headrace.state.runs.grouping import group_keys, group_rows, in_order
 from headrace.state.runs.layout import HASH, KEY, fields_of_rows
 from headrace.state.runs.merge_input import all_rows, concat
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.sorted_table import TimeSortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec

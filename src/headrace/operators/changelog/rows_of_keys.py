@@ -16,7 +16,7 @@ from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs.grouping import in_order
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, fields_of_rows
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 
 Longs = npt.NDArray[np.int64]
 

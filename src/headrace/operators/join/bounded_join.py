@@ -25,7 +25,7 @@ from headrace.state.runs import ALL_HASHES
 from headrace.state.runs.layout import HASH, KEY, fields_of_rows, rows_of_ranges
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import equal_ranges
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 
 if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec

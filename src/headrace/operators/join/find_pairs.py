@@ -27,7 +27,7 @@ from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs.grouping import in_order, sorted_by
 from headrace.state.runs.layout import HASH, KEY, RETAINED_UNTIL, TYPES, rows_of_ranges
 from headrace.state.runs.sections import Section
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -31,8 +31,7 @@ from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, rows_of_
 from headrace.state.runs.merge_input import NO_TIME, concat, newest
 from headrace.state.runs.merging import INLINE_ROWS, merge_runs, register_ordered_merger
 from headrace.state.runs.sections import Section
-from headrace.state.sorted_table import TimeSortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 Longs = npt.NDArray[np.int64]
 

@@ -29,7 +29,7 @@ from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import in_order
 from headrace.state.runs.layout import HASH, KEY, LIVE, TYPES, fields_of_rows
 from headrace.state.runs.run import order_by_key
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 
 Longs = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]

@@ -29,7 +29,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.protocols import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.runs import Run, RunStore
 from headrace.state.runs.merge_input import Combine, described, floor_of, rest_of
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 from headrace.state.timers import NO_TIMER
 from headrace.windowing.definition import ChangedWindows
 from headrace.windowing.intervals import AlignedWindows, RegularWindows

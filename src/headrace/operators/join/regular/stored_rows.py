@@ -16,7 +16,7 @@ from headrace.operators.base import OperatorContext
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs.layout import HASH, KEY, LIVE, RETAINED_UNTIL, fields_of_rows
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

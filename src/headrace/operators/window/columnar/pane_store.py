@@ -19,7 +19,7 @@ from headrace.operators.window.columnar.panes import KeySlots, Panes, PaneTotals
 from headrace.operators.window.columnar.windows_by_end import WindowStore, rows_at
 from headrace.state.runs import RunStore
 from headrace.state.runs.merge_input import NO_TIME
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 from headrace.windowing.intervals import RegularWindows
 
 if TYPE_CHECKING:

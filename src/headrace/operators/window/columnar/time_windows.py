@@ -49,7 +49,7 @@ from headrace.operators.window.stored_windows import (
 )
 from headrace.state.runs.grouping import times_bounds
 from headrace.state.runs.merge_input import NO_TIME
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout
 from headrace.windowing.definition import AccumulationMode, WindowDefinition
 from headrace.windowing.intervals import (
     AlignedWindows,

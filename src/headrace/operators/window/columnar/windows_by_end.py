@@ -24,8 +24,7 @@ from headrace.state.runs.grouping import sorted_by, times_bounds
 from headrace.state.runs.key_dictionary import KeyDictionary
 from headrace.state.runs.merge_input import NO_TIME
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.sorted_table import TimeSortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout

@@ -37,8 +37,7 @@ from headrace.state.runs.layout import HASH, KEY, LIVE
 from headrace.state.runs.merge_input import by_key, newest
 from headrace.state.runs.merge_input import concat as concat_batches
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.sorted_table import TimeSortedTable
-from headrace.state.table_layout import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
