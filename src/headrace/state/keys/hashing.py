@@ -296,16 +296,11 @@ def key_groups(hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDAr
     return groups.view(np.int64)
 
 
-def partition_of(groups: npt.NDArray[np.int64], parallelism: int, max_parallelism: int) -> npt.NDArray[np.int64]:
-    """The partition (from 0 to ``parallelism - 1``) that owns each key group."""
-    return groups * parallelism // max_parallelism
-
-
 def partitions_of_hashes(
     hashes: npt.NDArray[np.uint64], parallelism: int, max_parallelism: int
 ) -> npt.NDArray[np.int64]:
-    """The partition that owns each hash."""
-    return partition_of(key_groups(hashes, max_parallelism), parallelism, max_parallelism)
+    """The partition, from 0 to ``parallelism - 1``, that owns the key group of each hash."""
+    return key_groups(hashes, max_parallelism) * parallelism // max_parallelism
 
 
 def range_of_partition(partition: int, parallelism: int, max_parallelism: int) -> range:
