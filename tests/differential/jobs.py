@@ -22,8 +22,7 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.expressions import col, concat, when
-from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.time.watermarks import WatermarkGenerator, WatermarkOutput
+from headrace.time.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from headrace.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.evictors import CountEvictor
 from headrace.windowing.session_assigners import EventTimeSessionWindows

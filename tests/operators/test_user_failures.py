@@ -26,7 +26,7 @@ from headrace.datastream.functions import AggregateFunction, MapFunction, Proces
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.runtime.local import LocalRuntime
-from headrace.time.watermarks import ColumnarWatermarkGenerator
+from headrace.time.watermark_strategy import ColumnarWatermarkGenerator
 
 LONG = Types.LONG()
 

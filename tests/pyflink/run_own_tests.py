@@ -30,7 +30,7 @@ from headrace.common.values import stream_handler_of
 from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
-from headrace.time.watermarks import WatermarkGenerator
+from headrace.time.watermark_strategy import WatermarkGenerator
 from tests.pyflink.yardstick import DIFFERS, HOLDS, NEEDS
 
 FILES = (

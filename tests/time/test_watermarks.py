@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from headrace.common import Types
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
-from headrace.time import watermarks
-from headrace.time.watermarks import BoundedOutOfOrderness, ColumnarWatermarkGenerator, NoWatermarks
+from headrace.time import watermark_strategy
+from headrace.time.watermark_strategy import BoundedOutOfOrderness, ColumnarWatermarkGenerator, NoWatermarks
 
 TIMES = st.integers(-20, 20) | st.sampled_from([NO_TIMESTAMP, NO_TIMESTAMP + 4, MAX_WATERMARK])
 GENERATORS = st.builds(BoundedOutOfOrderness, st.sampled_from([0, 5, 2**40])) | st.just(NoWatermarks())
@@ -25,7 +25,7 @@ def test_stamps_do_not_depend_on_when_they_are_laid_out(
     timestamps = np.array(times, np.int64)
     stamps, after = generator.stamp(timestamps, watermark)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watermarks, "_FEW", 2)
+        patch.setattr(watermark_strategy, "_FEW", 2)
         later, after_later = generator.stamp_later(timestamps, watermark)
     assert after_later == after
     batch = Batch(Types.LONG(), timestamps, later, rows=times)

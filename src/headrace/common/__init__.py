@@ -32,8 +32,14 @@ if TYPE_CHECKING:
     from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
     from headrace.formats.csv.writer import CsvRowDeserializationSchema, CsvRowSerializationSchema
     from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
-    from headrace.time.watermark_strategy import IngestionTimeAssigner, TimestampAssigner, WatermarkStrategy
-    from headrace.time.watermarks import ColumnarWatermarkGenerator, WatermarkGenerator, WatermarkOutput
+    from headrace.time.watermark_strategy import (
+        ColumnarWatermarkGenerator,
+        IngestionTimeAssigner,
+        TimestampAssigner,
+        WatermarkGenerator,
+        WatermarkOutput,
+        WatermarkStrategy,
+    )
 
 __all__ = [
     "AvroRowDeserializationSchema",
@@ -80,7 +86,7 @@ __all__ = [
 _ELSEWHERE: Final = {
     "AvroRowDeserializationSchema": "headrace.formats.avro.messages",
     "AvroRowSerializationSchema": "headrace.formats.avro.messages",
-    "ColumnarWatermarkGenerator": "headrace.time.watermarks",
+    "ColumnarWatermarkGenerator": "headrace.time.watermark_strategy",
     "CsvRowDeserializationSchema": "headrace.formats.csv.writer",
     "CsvRowSerializationSchema": "headrace.formats.csv.writer",
     "ExecutionConfig": "headrace.datastream.execution_config",
@@ -89,8 +95,8 @@ _ELSEWHERE: Final = {
     "JsonRowDeserializationSchema": "headrace.formats.json.schemas",
     "JsonRowSerializationSchema": "headrace.formats.json.schemas",
     "TimestampAssigner": "headrace.time.watermark_strategy",
-    "WatermarkGenerator": "headrace.time.watermarks",
-    "WatermarkOutput": "headrace.time.watermarks",
+    "WatermarkGenerator": "headrace.time.watermark_strategy",
+    "WatermarkOutput": "headrace.time.watermark_strategy",
     "WatermarkStrategy": "headrace.time.watermark_strategy",
 }
 

@@ -17,18 +17,16 @@ from headrace.operators.functions import method_of
 from headrace.operators.stateless import computed
 from headrace.operators.user_code import UserCodeGuard, record_text, user_error
 from headrace.time.watermark_strategy import (
-    ExpressionTimestamps,
-    FieldTimestamps,
-    IngestionTimeAssigner,
-    WatermarkStrategy,
-)
-from headrace.time.watermarks import (
     ColumnarWatermarkGenerator,
+    ExpressionTimestamps,
     ExpressionWatermarks,
+    FieldTimestamps,
     GeneratorPerSplit,
+    IngestionTimeAssigner,
     Json,
     WatermarkGenerator,
     WatermarkOutput,
+    WatermarkStrategy,
     stored_state,
 )
 

@@ -62,8 +62,7 @@ from headrace.testing.pushed import (
 )
 from headrace.testing.stored_state import Checkpoint, PendingTimer, StoredState, temporary_folder
 from headrace.time.clock import ManualClock
-from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.time.watermarks import NoWatermarks
+from headrace.time.watermark_strategy import NoWatermarks, WatermarkStrategy
 from headrace.windowing.windows import Window
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)

@@ -32,8 +32,7 @@ from headrace.graph.stream_graph import Node, StreamGraph
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own
 from headrace.operators.join.results import pair_type
-from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, WatermarkStrategy
-from headrace.time.watermarks import NoWatermarks
+from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, NoWatermarks, WatermarkStrategy
 
 _SHOWN: Final = 100
 """The number of characters of an expression that the name of an operator shows."""

@@ -37,8 +37,13 @@ from headrace.table.physical.translation import GraphBuilder, column, record_typ
 from headrace.table.rules.conditions import without_null_branch
 from headrace.table.rules.known_columns import known_value
 from headrace.table.rules.searches import constants_of
-from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
-from headrace.time.watermarks import BoundedOutOfOrderness, ColumnarWatermarkGenerator, ExpressionWatermarks
+from headrace.time.watermark_strategy import (
+    BoundedOutOfOrderness,
+    ColumnarWatermarkGenerator,
+    ExpressionWatermarks,
+    FieldTimestamps,
+    WatermarkStrategy,
+)
 
 
 @dataclass(frozen=True)
