@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.server.openapi import openapi
+from headrace.server.application import openapi
 from headrace.server.routes import ROUTES
 from tests.docs import routes_table
 from tests.docs.documents import between

@@ -1,17 +1,18 @@
-"""The ASGI application: from a request of HTTP to a handler, and back to JSON."""
+"""The ASGI application: from a request of HTTP to a handler, and back to JSON; and its description by OpenAPI."""
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+import headrace
 from headrace.common.errors import HeadraceError
 from headrace.common.masking import log_without_secrets
 from headrace.jobmanager.status import JobSnapshot
@@ -20,13 +21,12 @@ from headrace.server.dashboard.jobs import DashboardJobs
 from headrace.server.dashboard.pages import dashboard_endpoints
 from headrace.server.errors import RestError, bad_request, not_found
 from headrace.server.guard import CHALLENGE, RequestGuard
-from headrace.server.models.cluster import LOG_POSITION, TextFile
-from headrace.server.openapi import openapi
+from headrace.server.models.cluster import LOG_POSITION, Empty, ErrorResponse, TextFile
 from headrace.server.recent_answers import RecentAnswers
 from headrace.server.requests import RestRequest, RestService
 from headrace.server.routes import ROUTES, RestRoute
 from headrace.server.routing import Endpoint, RoutedApplication, answers_again
-from headrace.server.wire import to_document
+from headrace.server.wire import SchemaBook, to_document
 
 _FRESH_SECONDS: Final = 0.5
 """An answer is given again for so long, unless what is known of a job has changed."""
@@ -235,3 +235,48 @@ def error_response(status: HTTPStatus, message: str, headers: dict[str, str] | N
 def refuse(_: Request, status: HTTPStatus, message: str) -> Response:
     """What nobody answers, or whose endpoint has failed."""
     return error_response(status, message)
+
+
+def openapi(routes: Sequence[RestRoute]) -> dict[str, Any]:
+    """The document of OpenAPI that describes some routes."""
+    book, paths = SchemaBook(), dict[str, dict[str, Any]]()
+    error = book.schema_of(ErrorResponse)
+    for route in routes:
+        path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in route.path.split("/"))
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, book, error)
+    return {
+        "openapi": "3.0.3",
+        "info": {"title": "headrace REST API", "version": f"v1/{headrace.__version__}"},
+        "servers": [{"url": "/v1"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": book.schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: RestRoute, book: SchemaBook, error: Mapping[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{route.handler.__name__}_{route.path.strip('/').replace('/', '_').replace(':', '')}",
+        "description": route.about,
+        "parameters": [_parameter(part[1:], "path") for part in route.path.split("/") if part.startswith(":")]
+        + [_parameter(name, "query") for name in route.query],
+        "responses": {"default": {"description": "It is refused.", "content": {"application/json": {"schema": error}}}},
+    }
+    if route.body is not None:
+        operation["requestBody"] = {"content": {"application/json": {"schema": book.schema_of(route.body)}}}
+    if route.answer is not NoReturn:
+        is_text = route.answer is TextFile
+        schema = {"type": "string"} if is_text else {} if route.answer is Empty else book.schema_of(route.answer)
+        content = {"text/plain" if is_text else "application/json": {"schema": schema}}
+        told = {"description": HTTPStatus(route.status).phrase, "content": content}
+        operation["responses"][str(int(route.status))] = told
+    if route.is_open:
+        operation["security"] = []
+    return operation
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}}

@@ -22,8 +22,7 @@ from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import ExplainDetail
 from headrace.table.physical.planner import explained_plans
 from headrace.table.plans.changes import change_between
-from headrace.table.plans.codec import is_secret, secret_in_statement
-from headrace.table.plans.document import CompiledStatements, UidsOf, no_uids
+from headrace.table.plans.document import CompiledStatements, UidsOf, is_secret, no_uids, secret_in_statement
 
 if TYPE_CHECKING:
     from headrace.table.environment.table_environment import TableEnvironment

@@ -29,7 +29,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     window_joins,
 )
 from headrace.table.physical.advice import AnalyzedPlan, StatementText, advice_on, advice_text
-from headrace.table.physical.batch_exchanges import with_kept_distributions
+from headrace.table.physical.batch_execution import batch_execution_plan
 from headrace.table.physical.broadcast_joins import with_read_columns
 from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
@@ -46,7 +46,6 @@ from headrace.table.physical.determinism import with_deterministic_updates
 from headrace.table.physical.explain import execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
 from headrace.table.physical.mini_batches import with_mini_batches
-from headrace.table.physical.multiple_inputs import with_multiple_inputs
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
 from headrace.table.physical.scalar_text import batch_text, calcite_text
 from headrace.table.physical.scalar_text import execution_text as execution_scalar_text
@@ -151,7 +150,7 @@ class Planner:
         physical = physical_text(
             roots, text, with_mode=with_mode, with_cost=with_cost, advice=[each.nodes for each in advice]
         )
-        executed = list(map(_in_batch, roots)) if self.is_batch else roots
+        executed = [batch_execution_plan(root, execution_scalar_text) for root in roots] if self.is_batch else roots
         return (
             f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
             f"== {title} ==\n{physical}\n\n{below}"
@@ -180,10 +179,6 @@ class Planner:
         """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)
         return [builder.translate(root) for root in roots]
-
-
-def _in_batch(root: PhysicalNode) -> PhysicalNode:
-    return with_kept_distributions(with_multiple_inputs(root, execution_scalar_text))
 
 
 def explained_plans(roots: Sequence[PhysicalNode], details: Sequence[ExplainDetail], *, is_batch: bool) -> str:

@@ -1,6 +1,7 @@
-"""Operators of several inputs, into which execution plans of batch mode put a join and what stands below it.
+"""What execution plans of batch mode show besides nodes: operators of several inputs, and exchanges that move nothing.
 
-Flink computes nodes without an exchange between them in one operator, which reads its inputs in an order.
+Flink computes a join, and the nodes without an exchange between them and it, in one operator, which reads its inputs
+in an order. Where nodes rely on how rows are distributed and sorted already, it says so by an exchange.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from headrace.table.logical.schema import Schema
-from headrace.table.physical.basic import Exchange
+from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.correlates import Correlate
 from headrace.table.physical.explain import node_line, tree_text
 from headrace.table.physical.joins import HashJoin, SortMergeJoin
 from headrace.table.physical.node import PhysicalNode, ScalarText, Terms
+from headrace.table.physical.phases import Phase
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,18 @@ class StoredExchange(Exchange):
         yield "shuffle_mode", "BATCH"
 
 
-def with_multiple_inputs(node: PhysicalNode, text: ScalarText) -> PhysicalNode:
+def batch_execution_plan(root: PhysicalNode, text: ScalarText) -> PhysicalNode:
+    """The execution plan of a plan of batch mode."""
+    return _with_kept_distributions(_with_multiple_inputs(root, text))
+
+
+def _with_multiple_inputs(node: PhysicalNode, text: ScalarText) -> PhysicalNode:
     """A plan in which joins stand together with the nodes below them that have no exchange in between."""
     if isinstance(node, HashJoin):
         node = _without_deadlock(node)
         if any(map(_is_member, node.inputs)):
             return _as_one(node, text)
-    return node.with_inputs([with_multiple_inputs(each, text) for each in node.inputs])
+    return node.with_inputs([_with_multiple_inputs(each, text) for each in node.inputs])
 
 
 def _without_deadlock(join: HashJoin) -> HashJoin:
@@ -133,7 +141,7 @@ def _as_one(root: HashJoin, text: ScalarText) -> MultipleInput:
     shown = tree_text(top, line, inputs).replace("\n", "\\n")
     order = _Order(numbers)
     order.follow(root)
-    sources = tuple(with_multiple_inputs(each, text) for each in leaves)
+    sources = tuple(_with_multiple_inputs(each, text) for each in leaves)
     return MultipleInput(sources, root.schema, order.levels(len(leaves)), f"\\n{shown}\\n")
 
 
@@ -170,3 +178,52 @@ class _Order:
 
     def _level(self, number: int) -> int:
         return max((self._level(each) + 1 for each in self._earlier.get(number, ())), default=0)
+
+
+_GLOBAL: Final = ("OverAggregate", "SortAggregate")
+_LOCAL: Final = ("LocalSortAggregate",)
+"""Nodes that read sorted rows: of keys that have been brought together, and of one task."""
+
+_PASSING: Final = (Calc, Correlate)
+"""Nodes that keep the order and the distribution of rows."""
+
+
+def _with_kept_distributions(node: PhysicalNode) -> PhysicalNode:
+    """A plan with the exchanges that Flink adds between nodes that rely on how rows are distributed and sorted."""
+    node = node.with_inputs([_with_kept_distributions(child) for child in node.inputs])
+    terms = dict(node.described) if isinstance(node, Phase) else {}
+    keys = terms.get("partitionBy") or terms.get("groupBy")
+    is_local = node.title in _LOCAL or (node.title == "Rank" and terms.get("global") == "false")
+    if is_local and keys:
+        return node.with_inputs([_forwarded(each, None) for each in node.inputs])
+    if keys and node.title == "HashAggregate" and terms["isMerge"] == "false":
+        return node.with_inputs([_kept_of(each, keys) for each in node.inputs])
+    if keys and (node.title in _GLOBAL or (node.title == "Rank" and "global" in terms)):
+        return node.with_inputs([_forwarded(each, keys) for each in node.inputs])
+    return node
+
+
+def _kept_of(node: PhysicalNode, keys: str) -> PhysicalNode:
+    """A node whose rows stay in their task."""
+    if isinstance(node, Exchange):
+        return node
+    if isinstance(node, _PASSING):
+        node = node.with_inputs([_kept_of(each, keys) for each in node.inputs])
+    return _kept(node, f"keep_input_as_is[hash[{keys}]]")
+
+
+def _forwarded(node: PhysicalNode, keys: str | None) -> PhysicalNode:
+    """A node whose rows stay in their task, in their order."""
+    if isinstance(node, Exchange):
+        return node
+    if isinstance(node, _PASSING):
+        node = node.with_inputs([_forwarded(each, keys) for each in node.inputs])
+    elif node.title == "Sort" and keys is not None:
+        (below,) = node.inputs
+        if not isinstance(below, Exchange):
+            node = node.with_inputs([_kept(below, f"keep_input_as_is[hash[{keys}]]")])
+    return _kept(node, "forward")
+
+
+def _kept(node: PhysicalNode, distribution: str) -> PhysicalNode:
+    return Phase(node, node.schema, Exchange.name, (("distribution", distribution),))
