@@ -31,8 +31,8 @@ from headrace.table.physical.literal_text import literal_text, model_call_text, 
 from headrace.table.physical.match import after_text, definition_texts, pattern_text
 from headrace.table.physical.phases import shown_function
 from headrace.table.physical.scalar_text import CalciteText
-from headrace.table.rules.constants import constant
 from headrace.table.rules.searches import simplified
+from headrace.table.rules.simplify import constant
 
 Terms = Iterator[tuple[str, str]]
 

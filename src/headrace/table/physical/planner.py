@@ -54,8 +54,7 @@ from headrace.table.physical.translation import GraphBuilder
 from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.optimizer import optimized
 from headrace.table.rules.purpose import PlanPurpose
-from headrace.table.rules.scan_push_down import with_pushed_down
-from headrace.table.rules.scans import with_projected_scans
+from headrace.table.rules.scan_push_down import with_projected_scans, with_pushed_down
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Column pruning: unused columns are neither computed nor stored.
 
 Projections are pushed down as far as in Flink, so that plans are Flink's. A filter or a watermark directly above a
-table reads all columns of the table, unless its connector can leave some out (:mod:`headrace.table.rules.scans`).
+table reads all columns of the table, unless its connector can leave some out
+(:mod:`headrace.table.rules.scan_push_down`).
 """
 
 from __future__ import annotations

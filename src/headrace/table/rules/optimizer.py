@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
-from headrace.table.rules.constants import with_constants
 from headrace.table.rules.empty import with_empty_inputs
 from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.group_windows import with_group_windows
@@ -17,6 +16,7 @@ from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.rules.push_down import with_common_filters_below, with_filters_below, with_sorts_below
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
+from headrace.table.rules.simplify import with_constants
 from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
 
