@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.common.logical_types import ArrayType, LogicalType, MapType
 from headrace.table.functions.definitions import CallShape, Determinism, FunctionDefinition, Signature, TypeRule
-from headrace.table.functions.kernels import encodings, formatting, patterns, randomness, texts
+from headrace.table.functions.kernels import encodings, patterns, randomness, texts
 from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_BIGINT,
@@ -194,7 +194,7 @@ _WORDS: Final = (
     _define(
         "PRINTF",
         takes(A_TEXT, ANY, variadic=True, optional=1, result=maybe(STRING)),
-        formatting.printf,
+        texts.printf,
         "PRINTF(format, value, ...)",
     ),
 )
