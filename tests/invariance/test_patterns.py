@@ -19,7 +19,7 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.expressions import col
-from headrace.operators.pattern import event_sieve, match_summaries
+from headrace.operators.pattern import match_summaries, pattern_filter
 from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
 from tests.invariance.driver import Cut, Event, Job, deaths, examples, per_key, run
@@ -178,7 +178,7 @@ def test_what_a_pattern_finds(
         job.sink("timeouts", found.get_side_output(TIMED_OUT))
 
     sieve = {"FEWEST": summarized, "RARE": 1}
-    with patch.object(match_summaries, "MANY", summarized), patch.multiple(event_sieve, **sieve):
+    with patch.object(match_summaries, "MANY", summarized), patch.multiple(pattern_filter, **sieve):
         found = run(build, cut, is_batch=is_batch)
     matches, timeouts = expected(functions, events)
     got = per_key(found["matches"])

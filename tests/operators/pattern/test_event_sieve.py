@@ -9,7 +9,7 @@ import pytest
 from headrace.common.batch import Batch
 from headrace.common.typeinfo import Types
 from headrace.operators.base import KeyedBatch
-from headrace.operators.pattern.event_sieve import sieve
+from headrace.operators.pattern.pattern_filter import sieve
 from headrace.state.keys import KeyCodec
 
 COUNT = 20_000

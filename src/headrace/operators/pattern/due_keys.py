@@ -1,4 +1,4 @@
-"""Events and timers by key, and what events may do to partial matches in some states."""
+"""Events and timers by key, what events may do to partial matches in some states, and which keys are left unread."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import KeyedBatch
 from headrace.operators.pattern.event_conditions import Holds, Judged
+from headrace.operators.pattern.match_summaries import MatchSummary, Summaries
 from headrace.operators.pattern.nfa import Nfa
 from headrace.state.key_sorted_table import key_sorted
 from headrace.state.keys import KeyColumn
@@ -133,3 +135,50 @@ def looked_up(holds: Holds, bits: int, means: Callable[[int], bool]) -> Mask:
         return found
     different, numbers = np.unique(holds, return_inverse=True)
     return np.array([means(combination) for combination in different.tolist()], np.bool_)[numbers]
+
+
+_LEFT: Final = 4
+"""Rows whose matches are gone are left where they are for the fourth part of a window."""
+
+
+def left_unread(nfa: Nfa, judged: Judged, due: DueKeys, summaries: Summaries, up_to: int) -> dict[int, MatchSummary]:
+    """Return the keys whose partial matches no event changes, and time only as their summaries can tell.
+
+    Args:
+        nfa: the automaton.
+        judged: what is known of the events.
+        due: the events and timers by key.
+        summaries: what is known of keys with many partial matches.
+        up_to: the time to which all keys are brought.
+
+    Returns:
+        What is known of each of them then, by position.
+    """
+    if not (summaries and has_summaries(nfa)):
+        return {}
+    live = np.zeros(len(due.keys), np.int64)
+    for position, summary in summaries.items():
+        live[position] = summary.live
+    is_read = moved_states(nfa, judged, due, live) != 0
+    if nfa.automaton.skip.skips and len(due.positions):
+        is_read[due.positions] |= np.logical_or.reduceat(beginning(nfa, judged)[due.order], due.starts)
+    window = nfa.automaton.window
+    until = up_to - window if window else MIN_WATERMARK
+    found: dict[int, MatchSummary] = {}
+    for position, summary in summaries.items():
+        left = None if is_read[position] else _left(nfa, summary, until)
+        if left is not None:
+            found[position] = left
+    return found
+
+
+def _left(nfa: Nfa, summary: MatchSummary, until: int) -> MatchSummary | None:
+    """What is left of a key when what began until a time has ended; None where its rows have to be read for that."""
+    if summary.passed > until:  # time has gone back, or windows are longer now
+        return None
+    if summary.first > until:
+        return summary
+    if not nfa.expires_silently or summary.first <= 0 or summary.last <= until:
+        return None
+    is_due = _LEFT * (until - summary.first) >= nfa.automaton.window
+    return None if is_due else summary.passed_by(until)

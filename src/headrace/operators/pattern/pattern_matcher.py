@@ -12,9 +12,9 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import KeyedBatch, OperatorContext, UserCode
-from headrace.operators.pattern import event_sieve, match_summaries, pattern_timers, stored_matches
+from headrace.operators.pattern import match_summaries, pattern_filter, pattern_timers, stored_matches
 from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.due_keys import DueKeys, beginning, has_summaries
+from headrace.operators.pattern.due_keys import DueKeys, beginning, has_summaries, left_unread
 from headrace.operators.pattern.event_conditions import EventConditions, Judged, KnownColumns
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.found_matches import FoundMatches
@@ -29,7 +29,6 @@ from headrace.operators.pattern.row_answers import RowAnswers
 from headrace.operators.pattern.row_conditions import RowCondition
 from headrace.operators.pattern.rules import RuleVersion
 from headrace.operators.pattern.stored_matches import StoredMatches
-from headrace.operators.pattern.unread_keys import left_unread
 from headrace.state.keys import KeyColumn
 
 STORES: Final = (stored_matches.STORE, match_summaries.STORE, pattern_timers.STORE)
@@ -152,13 +151,13 @@ class PatternMatcher:
             batch: the events that were judged.
         """
         judged = self.judged
-        if not self._sieves or judged.lazy or len(batch) < event_sieve.FEWEST:
+        if not self._sieves or judged.lazy or len(batch) < pattern_filter.FEWEST:
             return None
         begins = beginning(self.nfa, judged)
-        stored = self.matches.taken(len(batch) // event_sieve.RARE - int(np.count_nonzero(begins)))
+        stored = self.matches.taken(len(batch) // pattern_filter.RARE - int(np.count_nonzero(begins)))
         if stored is None or stored[1].min(initial=MAX_WATERMARK) <= 0:
             return None  # matches that began before 1970 have no timers
-        return event_sieve.sieve(batch, begins, self.automaton.window, *stored)
+        return pattern_filter.sieve(batch, begins, self.automaton.window, *stored)
 
     def narrow(self, kept: Longs, batch: KeyedBatch, events: Events) -> None:
         """Forget of the events that were judged all but some.

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arrays import concat
+from headrace.common.arrays import concat, fixed_width
 from headrace.common.batch import Batch
 from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
@@ -26,9 +26,8 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.metrics.registry import RULES_REJECTED
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output, concat_keyed
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
-from headrace.operators.changelog.rows_of_keys import check_stores
+from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext, close_all
-from headrace.operators.pattern import match_numbers
 from headrace.operators.pattern.due_keys import DueKeys
 from headrace.operators.pattern.event_conditions import KnownColumns
 from headrace.operators.pattern.events import Events
@@ -37,7 +36,6 @@ from headrace.operators.pattern.key_matching import KeyMatching
 from headrace.operators.pattern.key_order import KeyOrder, SetTimer
 from headrace.operators.pattern.keyed_events import AllEvents, KeyedEvents
 from headrace.operators.pattern.match_columns import MatchColumns
-from headrace.operators.pattern.match_numbers import MatchNumbers
 from headrace.operators.pattern.match_results import (
     MatchResults,
     PatternFunction,
@@ -64,6 +62,9 @@ if TYPE_CHECKING:
 Longs = npt.NDArray[np.int64]
 
 logger = get_logger(__name__)
+
+_NUMBERS_STORE: Final = "match-numbers"
+_NUMBERS: Final = pa.schema({"count": pa.int64()})
 
 _MOST_WAITING: Final = 1 << 18
 """The number of events of an epoch that may wait: when there are as many, those that are due are matched."""
@@ -129,7 +130,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         patterns.bind(function.context.current_processing_time, self, tells=function.handles_timeout)
         self.user_code = (*patterns.user_code, *function.user_code)
         self._key_order = None if codec is None else KeyOrder(codec)
-        self._numbers: MatchNumbers | None = None
+        self._numbers: _MatchNumbers | None = None
         self._arrived = WaitingBatches[KeyedBatch](_MOST_WAITING)
         self._watermark = MIN_WATERMARK
         self._now = 0
@@ -138,14 +139,14 @@ class PatternOperator(KeyedOperator, FunctionOperator):
 
     def restore_state(self, context: OperatorContext) -> None:
         own = [f"{WAITING_STORE}-0"]
-        own += [match_numbers.STORE] if isinstance(self._function, MatchColumns) else []
+        own += [_NUMBERS_STORE] if isinstance(self._function, MatchColumns) else []
         own += [firing_order.STORE] if self._key_order is not None else []
         known = [name for name in context.state.stored() if name in own or self._patterns.is_store(name)]
         check_stores(context, known)
         self._patterns.restore_state(context, PROCESSING if self._in_processing_time else EVENT)
         self._waiting = WaitingInTable(context.state, 0, self._type, context.renamed_fields, is_keyed=True)
         if isinstance(self._function, MatchColumns) and self._function.are_counted:
-            self._numbers = MatchNumbers(context)
+            self._numbers = _MatchNumbers(context)
         if self._key_order is not None:
             self._key_order.open(context)
 
@@ -484,3 +485,43 @@ class PatternOperator(KeyedOperator, FunctionOperator):
     def _nothing(self) -> KeyedBatch:
         nothing = np.empty(0, np.int64)
         return KeyedBatch.of(Batch.of_rows(self._type, [], nothing, nothing), self._no_keys)
+
+
+class _MatchNumbers:
+    """How many matches of each key of a subtask there have been, which ``MATCH_NUMBER()`` tells.
+
+    Args:
+        context: the operator.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        codec = context.state.keyed.codec
+        self._rows = RowsOfKeys(context, _NUMBERS_STORE, "the numbers of matches", codec, _NUMBERS)
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._rows.begin_epoch(0)
+
+    def end_epoch(self) -> None:
+        """Puts what has changed into state."""
+        self._rows.end_epoch()
+
+    def count(self, keys: KeyColumn, positions: Longs) -> Longs:
+        """Return the numbers of more matches.
+
+        Args:
+            keys: different keys, in the order of hash and key.
+            positions: the key of each match, in the order in which those of a key are counted.
+        """
+        with_matches, of_matches, counts = np.unique(positions, return_inverse=True, return_counts=True)
+        own = keys.take(with_matches)
+        found = self._rows.find(own)
+        before = np.zeros(len(own), np.int64)
+        before[found.of_keys] = fixed_width(found.rows.column(0))
+        by_key = np.argsort(of_matches, kind="stable")
+        within = np.empty(len(positions), np.int64)
+        within[by_key] = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = pa.RecordBatch.from_arrays([pa.array(before + counts)], schema=_NUMBERS)
+        self._rows.write(own, StoredRows(np.arange(len(own)), rows), np.empty(0, np.int64))
+        numbers: Longs = before[of_matches] + within + 1
+        return numbers
