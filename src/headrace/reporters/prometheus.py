@@ -1,21 +1,25 @@
-"""Metrics for Prometheus, under the names and labels that Flink's reporter gives them: an endpoint that is scraped."""
+"""Metrics for Prometheus, under the names and labels that Flink's reporter gives them.
+
+They are scraped from an endpoint, or pushed to a push gateway.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import re
+import secrets
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import WSGIApplication
 
-from headrace.common.config_options import ConfigOption, boolean, port_range
+from headrace.common.config_options import ConfigOption, boolean, port_range, text_mapping
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.metrics.registry import Summary
@@ -247,3 +251,51 @@ def _bound(host: str, ports: Sequence[int]) -> _Server:
                 raise
     tried = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
     raise OSError(f"port {tried} is taken, by another job perhaps: give a range, {ports[0]}-{ports[0] + 10} say")
+
+
+HOST_URL: Final = ConfigOption("hostUrl", str, "", "The URL of the push gateway: `http://pushgateway:9091`.")
+JOB_NAME: Final = ConfigOption("jobName", str, "", "The label `job` of the group that metrics are pushed to.")
+RANDOM_SUFFIX: Final = ConfigOption(
+    "randomJobNameSuffix", boolean, True, "Whether random letters follow that name, so that no two runs share a group."
+)
+DELETES: Final = ConfigOption("deleteOnShutdown", boolean, True, "Whether the group is deleted when the job has ended.")
+GROUPING: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
+    "groupingKey", text_mapping("k1=v1;k2=v2"), {}, "More labels of the group: `k1=v1;k2=v2`."
+)
+
+_PUSH_SECONDS: Final = 10.0
+
+
+class PushGatewayReporter(MetricReporter):
+    """Puts the metrics of a job into a group of a push gateway, which it replaces each time."""
+
+    required_options = (HOST_URL,)
+    optional_options = (JOB_NAME, RANDOM_SUFFIX, DELETES, GROUPING, FILTERS_LABELS)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        check_client()
+
+    def open(self, context: ReporterContext) -> None:
+        from prometheus_client import CollectorRegistry
+
+        options = context.options
+        self._url, self._deletes = options.get(HOST_URL), options.get(DELETES)
+        self._job = options.get(JOB_NAME) + (secrets.token_hex(16) if options.get(RANDOM_SUFFIX) else "")
+        if not self._job:
+            raise ConfigurationError(f"{JOB_NAME.key} is empty and {RANDOM_SUFFIX.key} false, so the group has no name")
+        grouping = options.get(GROUPING)
+        self._grouping = dict(grouping)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(JobCollector(context, filters_labels=options.get(FILTERS_LABELS)))
+
+    def report(self, samples: Sequence[MetricSample]) -> None:
+        from prometheus_client import push_to_gateway
+
+        push_to_gateway(self._url, self._job, self._registry, self._grouping, _PUSH_SECONDS)
+
+    def close(self) -> None:
+        from prometheus_client import delete_from_gateway
+
+        if self._deletes:
+            delete_from_gateway(self._url, self._job, self._grouping, _PUSH_SECONDS)

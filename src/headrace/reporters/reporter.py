@@ -125,7 +125,7 @@ METRIC_REPORTERS: Final = PluginGroup(
         "log": "headrace.reporters.log:LogReporter",
         "opentelemetry": "headrace.reporters.opentelemetry:OpenTelemetryReporter",
         "prometheus": "headrace.reporters.prometheus:PrometheusReporter",
-        "prometheus-pushgateway": "headrace.reporters.push_gateway:PushGatewayReporter",
+        "prometheus-pushgateway": "headrace.reporters.prometheus:PushGatewayReporter",
         "statsd": "headrace.reporters.statsd:StatsDReporter",
     },
     {

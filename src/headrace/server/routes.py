@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple, get_type_hints
 from headrace.server.handlers import (
     checkpoints,
     cluster,
-    exceptions,
     jobs,
     metrics,
     operations,
@@ -106,7 +105,7 @@ _TOLD: Final = (
     _Get(f"{_JOB}/config", jobs.job_configuration),
     _Get(f"{_JOB}/execution-result", jobs.execution_result),
     _Get(f"{_JOB}/accumulators", vertices.job_accumulators),
-    _Get(f"{_JOB}/exceptions", exceptions.exceptions, ("maxExceptions", "failureLabelFilter")),
+    _Get(f"{_JOB}/exceptions", jobs.exceptions, ("maxExceptions", "failureLabelFilter")),
     _Get(f"{_JOB}/metrics", metrics.job_metrics, ("get",)),
     _Get(f"{_JOB}/resource-requirements", operations.requirements),
     _Get(f"{_JOB}/jobmanager/config", cluster.configuration_of_job),
@@ -135,7 +134,7 @@ _TOLD: Final = (
     _Get(f"{_VERTEX}/jm-operator-metrics", metrics.no_metrics, ("get",)),
     _Get("/applications/overview", jobs.applications),
     _Get("/applications/:applicationid", jobs.application),
-    _Get("/applications/:applicationid/exceptions", exceptions.application_exceptions),
+    _Get("/applications/:applicationid/exceptions", jobs.application_exceptions),
     _Get("/applications/:applicationid/jobmanager/config", cluster.configuration_of_application),
     _Get("/jobmanager/config", cluster.configuration),
     _Get("/jobmanager/environment", cluster.environment),
@@ -218,7 +217,7 @@ _PROBES: Final = (
 )
 
 
-_OF_JOBS: Final = frozenset(module.__name__ for module in (checkpoints, exceptions, jobs, metrics, vertices))
+_OF_JOBS: Final = frozenset(module.__name__ for module in (checkpoints, jobs, metrics, vertices))
 """The modules whose handlers look at nothing but what is known of jobs."""
 
 

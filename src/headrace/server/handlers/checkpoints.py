@@ -1,6 +1,6 @@
 """Checkpoints of a job: every epoch ends in one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,27 +12,215 @@ from headrace.jobmanager.status import JobSnapshot
 from headrace.plan.job_plan import PlannedOperator
 from headrace.server.errors import not_found
 from headrace.server.job_metrics import percentile
-from headrace.server.models import checkpoints as models
-from headrace.server.models.checkpoints import StatsSummary, TaskCheckpointStatistics
 from headrace.server.requests import RestRequest
 from headrace.server.vertices import JobVertex, vertex_of, vertices_of
-from headrace.server.wire import parts_of
+from headrace.server.wire import model, parts_of, wire
+
+
+@model
+class CheckpointCounts:
+    """The checkpoints of this run, counted."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+@model
+class StatsSummary:
+    """The distribution of some numbers."""
+
+    min: int
+    max: int
+    avg: int
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+
+
+@model
+class CheckpointSummary:
+    """A summary of the last checkpoints."""
+
+    checkpointed_size: StatsSummary
+    state_size: StatsSummary
+    end_to_end_duration: StatsSummary
+    alignment_buffered: StatsSummary
+    processed_data: StatsSummary
+    persisted_data: StatsSummary
+
+
+@model
+class TaskCheckpointStatistics:
+    """The part of one vertex in a checkpoint; the sizes of vertices are not measured."""
+
+    id: int
+    status: str
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+
+@model
+class CheckpointStatistics:
+    """One checkpoint; ``checkpointed_size`` is that of all its state, to whose files it refers."""
+
+    class_name: str = wire("className")
+    id: int
+    status: str
+    is_savepoint: bool
+    savepoint_format: str | None = wire("savepointFormat")
+    trigger_timestamp: int
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    checkpoint_type: str
+    tasks: Mapping[str, TaskCheckpointStatistics]
+    external_path: str | None = wire("external_path", omits_none=True)
+    discarded: bool | None = wire("discarded", omits_none=True)
+    failure_timestamp: int | None = wire("failure_timestamp", omits_none=True)
+    failure_message: str | None = wire("failure_message", omits_none=True)
+
+
+@model
+class RestoredCheckpoint:
+    """What the job has gone on from."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str | None
+
+
+@model
+class LatestCheckpoints:
+    """The last one of each kind."""
+
+    completed: CheckpointStatistics | None
+    savepoint: CheckpointStatistics | None
+    failed: CheckpointStatistics | None
+    restored: RestoredCheckpoint | None
+
+
+@model
+class CheckpointingStatistics:
+    """The checkpoints of this run."""
+
+    counts: CheckpointCounts
+    summary: CheckpointSummary
+    latest: LatestCheckpoints
+    history: Sequence[CheckpointStatistics]
+
+
+@model
+class Externalization:
+    """Whether checkpoints outlast the job."""
+
+    enabled: bool
+    delete_on_cancellation: bool
+
+
+@model
+class CheckpointConfiguration:
+    """How checkpoints are made; what only Flink has is told as it is there when it is not used."""
+
+    mode: str
+    interval: int
+    timeout: int
+    min_pause: int
+    max_concurrent: int
+    externalization: Externalization
+    state_backend: str
+    checkpoint_storage: str
+    unaligned_checkpoints: bool
+    tolerable_failed_checkpoints: int
+    aligned_checkpoint_timeout: int
+    checkpoints_after_tasks_finish: bool
+    state_changelog_enabled: bool
+    changelog_periodic_materialization_interval: int
+    changelog_storage: str
+
+
+@model
+class SubtaskCheckpointStatistics:
+    """The part of one subtask in a checkpoint."""
+
+    class_name: str = wire("className")
+    index: int
+    status: str
+    ack_timestamp: int
+    end_to_end_duration: int
+    checkpointed_size: int
+    state_size: int
+    checkpoint: Mapping[str, int]
+    alignment: Mapping[str, int]
+    start_delay: int
+    unaligned_checkpoint: bool
+    aborted: bool
+
+
+@model
+class SubtasksSummary:
+    """The distribution of the parts of the subtasks."""
+
+    checkpointed_size: StatsSummary
+    state_size: StatsSummary
+    end_to_end_duration: StatsSummary
+    checkpoint_duration: Mapping[str, StatsSummary]
+    alignment: Mapping[str, StatsSummary]
+    start_delay: StatsSummary
+
+
+@model
+class VertexCheckpointStatistics:
+    """The part of one vertex in a checkpoint, subtask by subtask."""
+
+    id: int
+    status: str
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    summary: SubtasksSummary
+    subtasks: Sequence[SubtaskCheckpointStatistics]
+
 
 _COMPLETED: Final = "COMPLETED"
 _PERCENTILES: Final = (50, 90, 95, 99, 99.9)
 
 
-def checkpoints(request: RestRequest) -> models.CheckpointingStatistics:
+def checkpoints(request: RestRequest) -> CheckpointingStatistics:
     """Return the checkpoints of this run, the last ones one by one."""
     served = request.job()
     job, configuration = served.snapshot(), served.configuration
     completed = [_completed(epoch, job, configuration) for epoch in reversed(job.epochs)]
     failed = _last_failed(job)
     savepoint = next((each for each in reversed(job.savepoints) if each.place), None)
-    return models.CheckpointingStatistics(
+    return CheckpointingStatistics(
         counts=_counts(job),
         summary=_summary(job.epochs),
-        latest=models.LatestCheckpoints(
+        latest=LatestCheckpoints(
             completed=completed[0] if completed else None,
             savepoint=None if savepoint is None else _savepoint(savepoint, job),
             failed=failed,
@@ -42,7 +230,7 @@ def checkpoints(request: RestRequest) -> models.CheckpointingStatistics:
     )
 
 
-def checkpoint_details(request: RestRequest) -> models.CheckpointStatistics:
+def checkpoint_details(request: RestRequest) -> CheckpointStatistics:
     """Return one checkpoint, with the parts of all vertices."""
     served = request.job()
     job, epoch = served.snapshot(), _epoch(request)
@@ -50,7 +238,7 @@ def checkpoint_details(request: RestRequest) -> models.CheckpointStatistics:
     return replace(_completed(epoch, job, served.configuration), tasks=tasks)
 
 
-def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatistics:
+def checkpoint_of_vertex(request: RestRequest) -> VertexCheckpointStatistics:
     """Return the part of one vertex in a checkpoint, subtask by subtask."""
     served, epoch = request.job(), _epoch(request)
     vertex = vertex_of(served.plan(), request.parameters["vertexid"])
@@ -59,7 +247,7 @@ def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatist
     spread = _spread(sizes)
     parts = ("buffered", "processed", "persisted", "duration")
     subtasks = [
-        models.SubtaskCheckpointStatistics(
+        SubtaskCheckpointStatistics(
             class_name="completed",
             index=index,
             status="completed",
@@ -75,7 +263,7 @@ def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatist
         )
         for index in range(own.num_subtasks)
     ]
-    summary = models.SubtasksSummary(
+    summary = SubtasksSummary(
         checkpointed_size=spread,
         state_size=spread,
         end_to_end_duration=duration,
@@ -83,22 +271,22 @@ def checkpoint_of_vertex(request: RestRequest) -> models.VertexCheckpointStatist
         alignment=dict.fromkeys(parts, nothing),
         start_delay=nothing,
     )
-    return models.VertexCheckpointStatistics(**parts_of(own), summary=summary, subtasks=subtasks)
+    return VertexCheckpointStatistics(**parts_of(own), summary=summary, subtasks=subtasks)
 
 
-def checkpoint_configuration(request: RestRequest) -> models.CheckpointConfiguration:
+def checkpoint_configuration(request: RestRequest) -> CheckpointConfiguration:
     """Return how checkpoints are made."""
     configuration = request.job().configuration
     directory = configuration.get(options.CHECKPOINT_DIR)
     retention = configuration.get(options.CHECKPOINT_RETENTION)
     interval = configuration.get(options.CHECKPOINT_INTERVAL)
-    return models.CheckpointConfiguration(
+    return CheckpointConfiguration(
         mode="exactly_once",
         interval=configuration.get(options.EPOCH_TARGET_DURATION) if interval is None else interval,
         timeout=configuration.get(options.CHECKPOINT_TIMEOUT),
         min_pause=configuration.get(options.MIN_PAUSE),
         max_concurrent=1,
-        externalization=models.Externalization(directory is not None, retention != "RETAIN_ON_CANCELLATION"),
+        externalization=Externalization(directory is not None, retention != "RETAIN_ON_CANCELLATION"),
         state_backend=configuration.get(options.STATE_BACKEND),
         checkpoint_storage="temporary folder" if directory is None else directory,
         unaligned_checkpoints=False,
@@ -111,10 +299,10 @@ def checkpoint_configuration(request: RestRequest) -> models.CheckpointConfigura
     )
 
 
-def _counts(job: JobSnapshot) -> models.CheckpointCounts:
+def _counts(job: JobSnapshot) -> CheckpointCounts:
     begun_from = job.start is not None and (job.start.restored_epoch is not None or bool(job.start.savepoint))
     running = sum(1 for each in job.savepoints if not each.is_over)
-    return models.CheckpointCounts(
+    return CheckpointCounts(
         restored=job.restarts + job.rescales + begun_from,
         total=job.completed + job.failed + running,
         in_progress=running,
@@ -123,11 +311,11 @@ def _counts(job: JobSnapshot) -> models.CheckpointCounts:
     )
 
 
-def _summary(epochs: Sequence[EpochStatistics]) -> models.CheckpointSummary:
+def _summary(epochs: Sequence[EpochStatistics]) -> CheckpointSummary:
     sizes = _spread([epoch.state_bytes for epoch in epochs])
     durations = _spread([_millis(epoch.checkpointing) for epoch in epochs])
     nothing = _spread([0])
-    return models.CheckpointSummary(sizes, sizes, durations, nothing, nothing, nothing)
+    return CheckpointSummary(sizes, sizes, durations, nothing, nothing, nothing)
 
 
 def _spread(numbers: Sequence[int]) -> StatsSummary:
@@ -144,10 +332,10 @@ def _epoch(request: RestRequest) -> EpochStatistics:
     raise not_found(f"Could not find checkpointing statistics for checkpoint {number}.")
 
 
-def _completed(epoch: EpochStatistics, job: JobSnapshot, configuration: Configuration) -> models.CheckpointStatistics:
+def _completed(epoch: EpochStatistics, job: JobSnapshot, configuration: Configuration) -> CheckpointStatistics:
     tasks = _tasks(job)
     begun = _triggered(epoch)
-    return models.CheckpointStatistics(
+    return CheckpointStatistics(
         class_name="completed",
         id=epoch.epoch,
         status=_COMPLETED,
@@ -178,10 +366,10 @@ def is_discarded(epoch: EpochStatistics, job: JobSnapshot, configuration: Config
     return job.latest is not None and epoch.epoch <= job.latest.epoch - kept
 
 
-def _savepoint(savepoint: SavepointStatus, job: JobSnapshot) -> models.CheckpointStatistics:
+def _savepoint(savepoint: SavepointStatus, job: JobSnapshot) -> CheckpointStatistics:
     of_epoch = next((epoch for epoch in job.epochs if epoch.epoch == savepoint.epoch), None)
     size, tasks = 0 if of_epoch is None else of_epoch.state_bytes, _tasks(job)
-    return models.CheckpointStatistics(
+    return CheckpointStatistics(
         class_name="completed",
         id=savepoint.epoch,
         status=_COMPLETED,
@@ -206,12 +394,12 @@ def _savepoint(savepoint: SavepointStatus, job: JobSnapshot) -> models.Checkpoin
     )
 
 
-def _last_failed(job: JobSnapshot) -> models.CheckpointStatistics | None:
+def _last_failed(job: JobSnapshot) -> CheckpointStatistics | None:
     """The last epoch that has failed, and so has no checkpoint."""
     if not job.failures:
         return None
     failure = job.failures[-1]
-    return models.CheckpointStatistics(
+    return CheckpointStatistics(
         class_name="failed",
         id=failure.epoch,
         status="FAILED",
@@ -236,14 +424,14 @@ def _last_failed(job: JobSnapshot) -> models.CheckpointStatistics | None:
     )
 
 
-def _restored(job: JobSnapshot, configuration: Configuration) -> models.RestoredCheckpoint | None:
+def _restored(job: JobSnapshot, configuration: Configuration) -> RestoredCheckpoint | None:
     start = job.start
     if start is None or job.restored is None:
         if start is None or not start.savepoint:
             return None
-        return models.RestoredCheckpoint(0, job.history[0].time, True, start.savepoint)
+        return RestoredCheckpoint(0, job.history[0].time, True, start.savepoint)
     number = start.restored_epoch or 0
-    return models.RestoredCheckpoint(number, job.restored, False, place_of(number, configuration))
+    return RestoredCheckpoint(number, job.restored, False, place_of(number, configuration))
 
 
 def state_sizes(planned: PlannedOperator, epoch: EpochStatistics) -> list[int]:

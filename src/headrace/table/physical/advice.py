@@ -28,13 +28,13 @@ from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, Water
 from headrace.table.physical.changes import ChangelogNormalize
 from headrace.table.physical.determinism import with_deterministic_updates
 from headrace.table.physical.joins import AnyJoin, Join
-from headrace.table.physical.lookup_joins import LookupJoin
 from headrace.table.physical.mini_batches import has_two_phases
 from headrace.table.physical.multi_joins import MultiJoin
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.over import ChangingOverAggregate
 from headrace.table.physical.ranks import Rank
 from headrace.table.physical.sinks import Sink
+from headrace.table.physical.temporal_joins import LookupJoin
 
 
 @dataclass(frozen=True)

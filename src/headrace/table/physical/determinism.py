@@ -30,13 +30,13 @@ from headrace.table.physical.correlates import Correlate, Replicate
 from headrace.table.physical.explain import node_line, tree_text
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import AnyJoin, keys_in_subtask
-from headrace.table.physical.lookup_joins import LookupJoin
 from headrace.table.physical.multi_joins import MultiJoin
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.over import OverAggregate
 from headrace.table.physical.ranks import Rank
 from headrace.table.physical.scalar_text import CalciteText, calcite_text
 from headrace.table.physical.sinks import Sink
+from headrace.table.physical.temporal_joins import LookupJoin
 from headrace.table.physical.times import read_by
 from headrace.table.physical.window_aggregates import WindowAggregate
 from headrace.table.physical.windows import WindowTableFunction

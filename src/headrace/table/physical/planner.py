@@ -18,7 +18,6 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     correlates,
     group_windows,
     grouping,
-    lookup_joins,
     match,
     models,
     over,
