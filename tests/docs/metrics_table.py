@@ -9,7 +9,7 @@ from headrace.common.plugins import PluginGroup
 from headrace.metrics.scopes import ScopeKind
 from headrace.reporters import catalog
 from headrace.reporters.reporter import FLINK_FACTORIES, FLINK_TRACE_FACTORIES, METRIC_REPORTERS, TRACE_REPORTERS
-from headrace.reporters.settings import COMMON_OPTIONS
+from headrace.reporters.reporting import COMMON_OPTIONS
 from tests.docs.documents import DOCS
 from tests.docs.options_table import default_of, values_of
 

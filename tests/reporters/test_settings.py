@@ -8,7 +8,7 @@ from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.metrics.scopes import ScopeFormats, ScopeKind
 from headrace.reporters.reporter import METRIC_REPORTERS, TRACE_REPORTERS
-from headrace.reporters.settings import INTERVAL, reporters_of, trace_reporters_of
+from headrace.reporters.reporting import INTERVAL, reporters_of, trace_reporters_of
 
 P = "metrics.reporter."
 

@@ -1,4 +1,4 @@
-"""``headrace explain``: shows what a program would run, without running it."""
+"""``headrace explain`` and ``headrace lineage``: what a program would run and read and write, without running it."""
 
 import contextlib
 import json
@@ -11,11 +11,13 @@ from rich.console import Console
 
 from headrace.cli.output import OK, report, without_job
 from headrace.cli.run import run_script
-from headrace.cli.settings import PlanFormat
+from headrace.cli.settings import LineageFormat, PlanFormat
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
 from headrace.common.errors import showing_all, shows_all
 from headrace.graph.diagram import Diagram, draw_mermaid, draw_text, graph_diagram, graph_document
 from headrace.graph.diagram_svg import draw_svg
+from headrace.lineage import drawing
+from headrace.lineage.graph import LineageGraph, lineage_of
 from headrace.plan.explain import plan_diagram, plan_document
 
 _DRAWN: Final[Mapping[PlanFormat, Callable[[Diagram], str]]] = {
@@ -72,3 +74,31 @@ def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
         document = graph_document(graph) if logical else plan_document(plan)
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     return _DRAWN[fmt](graph_diagram(graph) if logical else plan_diagram(plan))
+
+
+_LINEAGE_DRAWN: Final[Mapping[LineageFormat, Callable[[LineageGraph], str]]] = {
+    "text": drawing.draw_text,
+    "json": lambda graph: json.dumps(drawing.lineage_document(graph), indent=2, ensure_ascii=False) + "\n",
+    "mermaid": drawing.draw_mermaid,
+}
+
+
+def show_lineage(
+    script: Path,
+    arguments: Sequence[str],
+    settings: Mapping[str, str],
+    *,
+    fmt: LineageFormat,
+    full_traceback: bool = False,
+) -> int:
+    """Run a program up to its first ``execute()``, and print the lineage of the job that it would have run.
+
+    Returns:
+        The exit code.
+    """
+    captured = captured_jobs(script, arguments, settings, full_traceback=full_traceback)
+    if isinstance(captured, int):
+        return captured
+    for _, plan in captured:
+        sys.stdout.write(_LINEAGE_DRAWN[fmt](lineage_of(plan)))
+    return OK

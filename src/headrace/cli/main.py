@@ -249,7 +249,7 @@ def lineage(
     traceback: Traceback = False,
 ) -> None:
     """Show which datasets a program would read and write, and which columns come from which, without running it."""
-    from headrace.cli.lineage import show_lineage
+    from headrace.cli.explain import show_lineage
 
     settings = job_settings(define, properties_file, {})
     raise typer.Exit(show_lineage(script, args or [], settings, fmt=fmt, full_traceback=traceback))

@@ -61,7 +61,7 @@ class SparkTable(TableSource):
     def _statistics(self) -> Statistics | None:
         with told_of(self.context):
             dataframe = self._dataframe()
-            from headrace.runtime.spark.table_statistics import statistics_of
+            from headrace.runtime.spark.dataframe import statistics_of
 
             return statistics_of(dataframe)
 
