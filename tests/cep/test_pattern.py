@@ -30,7 +30,7 @@ from headrace.common.errors import (
 )
 from headrace.datastream import FilterFunction, StreamExecutionEnvironment
 from headrace.expressions import col
-from headrace.operators.pattern.automaton import StateKind
+from headrace.operators.pattern.automaton import StateType
 from headrace.operators.pattern.conditions import ALWAYS, EventCall, EventExpression, IterativeCall
 
 
@@ -247,7 +247,7 @@ def test_an_automaton_travels() -> None:
     pattern = ONE.followed_by("b").where(IsLarger()).one_or_more().within(10)
     automaton = pickle.loads(cloudpickle.dumps(compile_pattern(pattern)))
     assert [state.name for state in automaton.states] == ["$endState$", "b", "b:0", "b:1", "a"]
-    assert automaton.states[automaton.start].kind is StateKind.START
+    assert automaton.states[automaton.start].kind is StateType.START
     assert automaton.window == 10
     assert len(automaton.event_conditions) == 1
     assert len(automaton.iterative_calls()) == 1

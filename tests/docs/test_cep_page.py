@@ -15,7 +15,7 @@ import pytest
 from headrace.cep import Pattern
 from headrace.cep.compiler import compile_pattern
 from headrace.operators.pattern.conditions import EventFacts
-from headrace.operators.pattern.matches import Match, NfaState
+from headrace.operators.pattern.matches import MatchedEvents, NfaState
 from headrace.operators.pattern.nfa import Nfa
 from tests.docs.documents import DOCS
 from tests.docs.guides import Reader
@@ -55,7 +55,7 @@ def _advance(nfa: Nfa, state: NfaState, time: int, events: list[str]) -> list[st
     return [*(_drawn(match, events) for match in advance.matches), *timed_out]
 
 
-def _drawn(match: Match, events: list[str]) -> str:
+def _drawn(match: MatchedEvents, events: list[str]) -> str:
     """The events, of which those of the match have their names, with a line from its first to its last one."""
     taken = [event for _, event in match.path]
     first, last = events.index(taken[0]), events.index(taken[-1])

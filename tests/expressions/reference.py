@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.common import TypeInformation, Types
 from headrace.expressions import bind
-from headrace.expressions.tree import Alias, Case, Column, Expression, FunctionCall, Literal
+from headrace.expressions.tree import Alias, CaseWhen, Column, Expression, FunctionCall, LiteralValue
 
 TYPES = {
     "i": Types.LONG(),
@@ -38,11 +38,11 @@ def value_of(expression: Expression, record: dict[str, Any]) -> Any:
     """The value of an expression for one record; None is null."""
     if isinstance(expression, Column):
         return record[str(expression.key)]
-    if isinstance(expression, Literal):
+    if isinstance(expression, LiteralValue):
         return expression.value
     if isinstance(expression, Alias):
         return value_of(expression.argument, record)
-    if isinstance(expression, Case):
+    if isinstance(expression, CaseWhen):
         value = _case(expression, record)
     else:
         assert isinstance(expression, FunctionCall)
@@ -60,7 +60,7 @@ def _called(expression: FunctionCall, record: dict[str, Any]) -> Any:
     return _OF_VALUES[expression.function](*values, **dict(expression.options))
 
 
-def _case(case: Case, record: dict[str, Any]) -> Any:
+def _case(case: CaseWhen, record: dict[str, Any]) -> Any:
     for condition, value in case.branches:
         if value_of(condition, record):
             return value_of(value, record)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.cep.definition import PatternDefinition
+from headrace.cep.definition import PatternStructure
 from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
 from headrace.cep.within_type import WithinType
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
-from headrace.operators.pattern.automaton import Action, Automaton, State, StateKind, Transition
+from headrace.operators.pattern.automaton import Action, Automaton, AutomatonState, StateType, Transition
 from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventBit, Not
 
 END: Final = "$endState$"
@@ -20,7 +20,7 @@ _MOST_STATES: Final = 1 << 15
 """State has the numbers of states in 16 bits."""
 
 
-def compile_pattern(pattern: PatternDefinition[Any]) -> Automaton:
+def compile_pattern(pattern: PatternStructure[Any]) -> Automaton:
     """Compile a pattern.
 
     Raises:
@@ -43,7 +43,7 @@ class _Draft:
 
     name: str
     stage: str
-    kind: StateKind
+    kind: StateType
     is_repeated_name: bool
     gap: int = 0
     ways: list[_Way] = field(default_factory=list)
@@ -62,16 +62,16 @@ class _Draft:
 
     @property
     def is_final(self) -> bool:
-        return self.kind is StateKind.FINAL
+        return self.kind is StateType.FINAL
 
 
 class _Compiler:
-    def __init__(self, pattern: PatternDefinition[Any]) -> None:
+    def __init__(self, pattern: PatternStructure[Any]) -> None:
         self._pattern = pattern
         self._current = pattern
-        self._following: PatternDefinition[Any] | None = None
-        self._group: PatternDefinition[Any] | None = None
-        self._is_first_of_loop: dict[PatternDefinition[Any], bool] = {}
+        self._following: PatternStructure[Any] | None = None
+        self._group: PatternStructure[Any] | None = None
+        self._is_first_of_loop: dict[PatternStructure[Any], bool] = {}
         self._drafts: list[_Draft] = []
         self._names: set[str] = set()
         self._next_numbers: dict[str, int] = {}
@@ -85,10 +85,10 @@ class _Compiler:
     def compile(self) -> Automaton:
         self._check_names()
         self._check_skip_strategy()
-        end = self._draft(END, StateKind.FINAL)
+        end = self._draft(END, StateType.FINAL)
         self._window = self._current.get_window_size()
         start = self._convert(self._middle(end))
-        start.kind = StateKind.START
+        start.kind = StateType.START
         self._check_windows()
         self._check_end()
         if self._lost is not None:
@@ -148,7 +148,7 @@ class _Compiler:
 
     def _warn_of_gaps(self) -> None:
         """Tell of windows between events that change nothing, as in Flink."""
-        kept = {draft.stage for draft in self._drafts if draft.gap > 0 and draft.kind is not StateKind.START}
+        kept = {draft.stage for draft in self._drafts if draft.gap > 0 and draft.kind is not StateType.START}
         for stage in _parts(self._pattern):
             times = stage.get_times()
             gaps = [stage.get_window_size(WithinType.PREVIOUS_AND_CURRENT), times.gap if times is not None else None]
@@ -161,7 +161,7 @@ class _Compiler:
 
     # --- states ------------------------------------------------------------------------------------------------------
 
-    def _draft(self, base: str, kind: StateKind) -> _Draft:
+    def _draft(self, base: str, kind: StateType) -> _Draft:
         name, number = base, self._next_numbers.get(base, 0)
         while name in self._names:
             name, number = f"{base}\0{number}", number + 1
@@ -175,7 +175,7 @@ class _Compiler:
         self._drafts.append(draft)
         return draft
 
-    def _stage_draft(self, *, takes: bool, kind: StateKind = StateKind.NORMAL) -> _Draft:
+    def _stage_draft(self, *, takes: bool, kind: StateType = StateType.NORMAL) -> _Draft:
         """Make a state of the current stage; one that takes its events may have a gap before it."""
         draft = self._draft(self._current.get_name(), kind)
         times = self._current.get_times()
@@ -188,7 +188,7 @@ class _Compiler:
     def _stop(self, condition: Condition, name: str) -> _Draft:
         stop = self._stops.get(name)
         if stop is None:
-            stop = self._stops[name] = self._draft(name, StateKind.STOP)
+            stop = self._stops[name] = self._draft(name, StateType.STOP)
             stop.take(stop, condition)
         return stop
 
@@ -218,7 +218,7 @@ class _Compiler:
             if self._following_is_missing():
                 self._lose("NotFollowedBy is not supported as a last part of a group: put it behind the group")
             return sink
-        pending = self._stage_draft(takes=True, kind=StateKind.PENDING)
+        pending = self._stage_draft(takes=True, kind=StateType.PENDING)
         condition = self._take_condition(self._current)
         pending.proceed(self._stop(condition, self._current.get_name()), condition)
         pending.ignore(pending, Not(condition))
@@ -278,7 +278,7 @@ class _Compiler:
         for way in sink.ways:
             if way.action is not Action.PROCEED:
                 copy.add(way.action, copy if way.target is way.source else way.target, way.condition)
-            elif way.target.kind is not StateKind.STOP:
+            elif way.target.kind is not StateType.STOP:
                 copy.proceed(self._without_nots(way.target), way.condition)
             elif way.target.name not in names:
                 copy.proceed(way.target, way.condition)
@@ -426,20 +426,20 @@ class _Compiler:
         parts = condition.parts()
         return type(condition)(*map(self._lift, parts)) if parts else condition
 
-    def _until(self, stage: PatternDefinition[Any]) -> Condition | None:
+    def _until(self, stage: PatternStructure[Any]) -> Condition | None:
         condition = stage.get_until_condition()
         return None if condition is None else self._lift(condition)
 
     def _until_of_group(self) -> Condition | None:
         return None if self._group is None else self._until(self._group)
 
-    def _take_condition(self, stage: PatternDefinition[Any]) -> Condition:
+    def _take_condition(self, stage: PatternStructure[Any]) -> Condition:
         return _unless(self._until_of_group(), self._lift(stage.get_condition()), is_take=True) or ALWAYS
 
     def _always(self) -> Condition:
         return _unless(self._until_of_group(), ALWAYS, is_take=True) or ALWAYS
 
-    def _ignore_condition(self, stage: PatternDefinition[Any]) -> Condition | None:
+    def _ignore_condition(self, stage: PatternStructure[Any]) -> Condition | None:
         """Return the condition of events that may be ignored before the first event of a stage."""
         quantifier = stage.get_quantifier()
         if not self._is_head_of_group(stage):
@@ -448,12 +448,12 @@ class _Compiler:
         is_first = self._is_first_of_loop.get(self._group, True) if self._group is not None else True
         return self._ignorable(stage, outer.consuming_strategy if is_first else outer.inner_consuming_strategy)
 
-    def _inner_ignore_condition(self, stage: PatternDefinition[Any]) -> Condition | None:
+    def _inner_ignore_condition(self, stage: PatternStructure[Any]) -> Condition | None:
         """Return the condition of events that may be ignored between the events of a stage."""
         quantifier = self._outer_quantifier() if self._is_head_of_group(stage) else stage.get_quantifier()
         return self._ignorable(stage, quantifier.inner_consuming_strategy)
 
-    def _ignorable(self, stage: PatternDefinition[Any], strategy: ConsumingStrategy) -> Condition | None:
+    def _ignorable(self, stage: PatternStructure[Any], strategy: ConsumingStrategy) -> Condition | None:
         condition: Condition | None = None
         if strategy is ConsumingStrategy.SKIP_TILL_NEXT:
             condition = Not(self._lift(stage.get_condition()))
@@ -463,7 +463,7 @@ class _Compiler:
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
-    def _is_head_of_group(self, stage: PatternDefinition[Any]) -> bool:
+    def _is_head_of_group(self, stage: PatternStructure[Any]) -> bool:
         return self._group is not None and stage.get_previous() is None
 
     def _outer_quantifier(self) -> Quantifier:
@@ -484,7 +484,7 @@ class _Compiler:
     def _frozen(self, start: _Draft) -> Automaton:
         index = {draft: at for at, draft in enumerate(self._drafts)}
         states = tuple(
-            State(
+            AutomatonState(
                 draft.name.replace("\0", ":"),
                 draft.stage,
                 draft.kind,
@@ -532,7 +532,7 @@ def _reaches(state: _Draft, wanted: _Draft) -> bool:
     return False
 
 
-def _parts(pattern: PatternDefinition[Any]) -> Iterator[PatternDefinition[Any]]:
+def _parts(pattern: PatternStructure[Any]) -> Iterator[PatternStructure[Any]]:
     """All stages and groups, those in groups included."""
     for stage in pattern.stages():
         yield stage
@@ -541,6 +541,6 @@ def _parts(pattern: PatternDefinition[Any]) -> Iterator[PatternDefinition[Any]]:
 
 
 def _refused(
-    stage: PatternDefinition[Any], message: str, error: type[HeadraceError] = InvalidProgramError
+    stage: PatternStructure[Any], message: str, error: type[HeadraceError] = InvalidProgramError
 ) -> HeadraceError:
     return error(f"{message}\n  at {stage.site}")

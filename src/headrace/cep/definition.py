@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PatternDefinition(Generic[T]):
+class PatternStructure(Generic[T]):
     """What a pattern is made of; :class:`headrace.cep.Pattern` adds how it is written."""
 
     _name: str | None
-    _previous: PatternDefinition[Any] | None
+    _previous: PatternStructure[Any] | None
     _quantifier: Quantifier
     _skip: SkipStrategy
     _condition: Condition | None = None
@@ -33,7 +33,7 @@ class PatternDefinition(Generic[T]):
         """The name of the stage."""
         return self._name or "GroupPattern"
 
-    def get_previous(self) -> PatternDefinition[Any] | None:
+    def get_previous(self) -> PatternStructure[Any] | None:
         """The pattern without its last stage; None when it has but one."""
         return self._previous
 
@@ -62,7 +62,7 @@ class PatternDefinition(Generic[T]):
         return self._skip
 
     @property
-    def group(self) -> PatternDefinition[Any] | None:
+    def group(self) -> PatternStructure[Any] | None:
         """The pattern that stands here as a group; None for a stage."""
         return None
 
@@ -71,7 +71,7 @@ class PatternDefinition(Generic[T]):
         """The line of the program that added the stage."""
         return self._site
 
-    def stages(self) -> Iterator[PatternDefinition[Any]]:
+    def stages(self) -> Iterator[PatternStructure[Any]]:
         """The pattern as of each of its stages and groups, from the first on."""
         if self._previous is not None:
             yield from self._previous.stages()

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from headrace.cep.conditions import Given, condition_of
-from headrace.cep.definition import PatternDefinition
+from headrace.cep.definition import PatternStructure
 from headrace.cep.pattern_json import pattern_from_json, pattern_to_json
 from headrace.cep.pattern_parser import parse_pattern
 from headrace.cep.pattern_text import drawing_of, text_of
@@ -35,7 +35,7 @@ Span = Duration | Time | timedelta | int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pattern(PatternDefinition[T]):
+class Pattern(PatternStructure[T]):
     """A sequence of stages that events are matched to.
 
     A pattern is never changed: each method returns another one. Methods about a stage (``where``, ``times`` and so on)
@@ -334,10 +334,10 @@ class GroupPattern(Pattern[T]):
         True
     """
 
-    _group: PatternDefinition[Any] | None = None
+    _group: PatternStructure[Any] | None = None
 
     @property
-    def group(self) -> PatternDefinition[Any] | None:
+    def group(self) -> PatternStructure[Any] | None:
         return self._group
 
     def where(self, condition: Given[T]) -> Self:

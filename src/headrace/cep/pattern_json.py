@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any, Final, TypeVar
 
 from headrace.cep.after_match_skip_strategy import AfterMatchSkipStrategy
-from headrace.cep.definition import PatternDefinition
+from headrace.cep.definition import PatternStructure
 from headrace.cep.pattern_parser import Begin
 from headrace.cep.pattern_text import CONNECTORS
 from headrace.cep.quantifier import ConsumingStrategy, QuantifierProperty
@@ -19,7 +19,7 @@ from headrace.expressions import Expression
 from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventExpression, Or, TakenExpression
 from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy, SkipToStage
 
-P = TypeVar("P", bound=PatternDefinition[Any])
+P = TypeVar("P", bound=PatternStructure[Any])
 Json = dict[str, Any]
 
 _GAP: Final = "gap"
@@ -34,7 +34,7 @@ _OPS: Final = frozenset({"begin", *CONNECTORS.values()})
 _SKIPS: Final = frozenset({"no_skip", "skip_to_next", "skip_past_last_event", "skip_to_first", "skip_to_last"})
 
 
-def pattern_to_json(pattern: PatternDefinition[Any]) -> Json:
+def pattern_to_json(pattern: PatternStructure[Any]) -> Json:
     """A pattern as JSON.
 
     Raises:
@@ -45,7 +45,7 @@ def pattern_to_json(pattern: PatternDefinition[Any]) -> Json:
     return told if isinstance(skip, NoSkip) else {**told, "skip": _skip_to_json(skip)}
 
 
-def _stage_to_json(stage: PatternDefinition[Any]) -> Json:
+def _stage_to_json(stage: PatternStructure[Any]) -> Json:
     op = "begin" if stage.get_previous() is None else CONNECTORS[stage.get_quantifier().consuming_strategy]
     named: Json = {"name": stage.get_name()}
     if stage.group is not None:
@@ -53,7 +53,7 @@ def _stage_to_json(stage: PatternDefinition[Any]) -> Json:
     return {"op": op, **named, "calls": [*_calls(stage)]}
 
 
-def _calls(stage: PatternDefinition[Any]) -> list[list[Any]]:
+def _calls(stage: PatternStructure[Any]) -> list[list[Any]]:
     quantifier, until = stage.get_quantifier(), stage.get_until_condition()
     calls = [] if stage.get_condition() is ALWAYS else [["where", _text(stage.get_condition(), stage)]]
     repeated = _repeated(stage)
@@ -72,7 +72,7 @@ def _calls(stage: PatternDefinition[Any]) -> list[list[Any]]:
     return [*calls, *(["within", time, kind.name] for kind, time in windows.items() if time is not None)]
 
 
-def _repeated(stage: PatternDefinition[Any]) -> list[Any]:
+def _repeated(stage: PatternStructure[Any]) -> list[Any]:
     """The call that says how often a stage is repeated; nothing for one that is not."""
     quantifier, times = stage.get_quantifier(), stage.get_times()
     if times is None:
@@ -85,12 +85,12 @@ def _repeated(stage: PatternDefinition[Any]) -> list[Any]:
     return [_TIMES, at_least, times.to_times, *gap]
 
 
-def _text(condition: Condition, stage: PatternDefinition[Any]) -> str:
+def _text(condition: Condition, stage: PatternStructure[Any]) -> str:
     """A condition as the text of an expression."""
     return repr(_expression(condition, stage))
 
 
-def _expression(condition: Condition, stage: PatternDefinition[Any]) -> Expression:
+def _expression(condition: Condition, stage: PatternStructure[Any]) -> Expression:
     match condition:
         case EventExpression(Expression() as expression) | TakenExpression(expression):
             return expression

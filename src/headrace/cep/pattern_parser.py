@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.cep.after_match_skip_strategy import AfterMatchSkipStrategy
-from headrace.cep.definition import PatternDefinition
+from headrace.cep.definition import PatternStructure
 from headrace.cep.pattern_text import CONNECTORS, INNER, UNITS
 from headrace.cep.quantifier import QuantifierProperty
 from headrace.cep.within_type import WithinType
@@ -17,7 +17,7 @@ from headrace.common.errors import HeadraceError, expect, refused
 from headrace.common.other_names import alike
 from headrace.operators.pattern.skip_strategies import SkipStrategy
 
-P = TypeVar("P", bound=PatternDefinition[Any])
+P = TypeVar("P", bound=PatternStructure[Any])
 Conditions = Mapping[str, Any]
 Begin = Callable[[Any, SkipStrategy | None], P]
 """Begins a pattern, to which the methods of patterns then add what the text says."""

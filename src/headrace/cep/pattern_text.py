@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headrace.cep.definition import PatternDefinition
+from headrace.cep.definition import PatternStructure
 from headrace.cep.quantifier import ConsumingStrategy, QuantifierProperty
 from headrace.cep.within_type import WithinType
 from headrace.operators.pattern.conditions import ALWAYS, And, Or
@@ -37,7 +37,7 @@ _ARROWS: Final = {
 }
 
 
-def text_of(pattern: PatternDefinition[Any]) -> str:
+def text_of(pattern: PatternStructure[Any]) -> str:
     """A pattern in one line, without its conditions: ``small followed_by large+ within 10 min``."""
     parts = [_sequence_text(pattern)]
     window = _window(pattern)
@@ -50,7 +50,7 @@ def text_of(pattern: PatternDefinition[Any]) -> str:
     return " ".join(parts)
 
 
-def _sequence_text(pattern: PatternDefinition[Any]) -> str:
+def _sequence_text(pattern: PatternStructure[Any]) -> str:
     parts = []
     for stage in pattern.stages():
         if stage.get_previous() is not None:
@@ -60,7 +60,7 @@ def _sequence_text(pattern: PatternDefinition[Any]) -> str:
     return " ".join(parts)
 
 
-def drawing_of(pattern: PatternDefinition[Any]) -> str:
+def drawing_of(pattern: PatternStructure[Any]) -> str:
     """A pattern as a drawing: a line for each stage with its condition, and what may lie between."""
     lines = [*_drawn(pattern, "")]
     window = _window(pattern)
@@ -76,7 +76,7 @@ def time_text(milliseconds: int) -> str:
     return f"{milliseconds // UNITS[unit]} {unit}"
 
 
-def _quantity(stage: PatternDefinition[Any]) -> list[str]:
+def _quantity(stage: PatternStructure[Any]) -> list[str]:
     """The quantifier of a stage: ``+``, ``{2,3}?``, and words."""
     quantifier, times = stage.get_quantifier(), stage.get_times()
     sign = ""
@@ -98,7 +98,7 @@ def _quantity(stage: PatternDefinition[Any]) -> list[str]:
     return words
 
 
-def _drawn(pattern: PatternDefinition[Any], indent: str) -> Iterator[str]:
+def _drawn(pattern: PatternStructure[Any], indent: str) -> Iterator[str]:
     for stage in pattern.stages():
         if stage.get_previous() is not None:
             yield f"{indent}{_ARROWS[stage.get_quantifier().consuming_strategy]}"
@@ -117,7 +117,7 @@ def _drawn(pattern: PatternDefinition[Any], indent: str) -> Iterator[str]:
             yield f"{indent}  until {until}"
 
 
-def _window(pattern: PatternDefinition[Any]) -> int | None:
+def _window(pattern: PatternStructure[Any]) -> int | None:
     """The smallest window of the stages, those in groups included."""
     windows = [stage.get_window_size() for stage in pattern.stages()]
     windows += [_window(stage.group) for stage in pattern.stages() if stage.group is not None]

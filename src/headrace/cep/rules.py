@@ -18,7 +18,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import Row
 from headrace.datastream.streams.checks import bound_condition
 from headrace.expressions import Expression
-from headrace.operators.pattern.automaton import Automaton, StateKind
+from headrace.operators.pattern.automaton import Automaton, StateType
 from headrace.operators.pattern.conditions import Condition, EventExpression, TakenExpression
 from headrace.operators.pattern.rules import RuleChange
 from headrace.operators.pattern.taken_expressions import row_condition
@@ -185,7 +185,7 @@ def compiled(pattern: Pattern[Any], event_type: TypeInformation) -> Automaton:
 
 def _bound(automaton: Automaton, event_type: TypeInformation) -> Automaton:
     """The same automaton, with its iterative expressions bound to the type of the events."""
-    stages = tuple(dict.fromkeys(state.stage for state in automaton.states if state.kind is not StateKind.FINAL))
+    stages = tuple(dict.fromkeys(state.stage for state in automaton.states if state.kind is not StateType.FINAL))
     bound: dict[Condition, Condition] = {}
 
     def leaf_bound(leaf: Condition) -> Condition:

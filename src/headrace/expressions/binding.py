@@ -22,7 +22,17 @@ from headrace.expressions.evaluation import (
 )
 from headrace.expressions.functions import FUNCTIONS, TOTAL_FUNCTIONS, caster, targets_of
 from headrace.expressions.stages import StageAggregate, StageField
-from headrace.expressions.tree import Alias, Case, Cast, Column, Expression, FieldOf, FunctionCall, Literal, Side
+from headrace.expressions.tree import (
+    Alias,
+    CaseWhen,
+    CastTo,
+    Column,
+    Expression,
+    FieldOf,
+    FunctionCall,
+    LiteralValue,
+    Side,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +161,7 @@ def _side(side: Side, record_type: TypeInformation) -> Bound:
     return _column(side, record_type)
 
 
-def _literal(literal: Literal, _: TypeInformation) -> Bound:
+def _literal(literal: LiteralValue, _: TypeInformation) -> Bound:
     type_info = literal.type or _type_of_value(literal)
     try:
         value = values_to_array(type_info, [literal.value])[0]
@@ -160,7 +170,7 @@ def _literal(literal: Literal, _: TypeInformation) -> Bound:
     return BoundConstant(repr(literal), type_info, value)
 
 
-def _type_of_value(literal: Literal) -> TypeInformation:
+def _type_of_value(literal: LiteralValue) -> TypeInformation:
     value = literal.value
     if isinstance(value, datetime) and value.tzinfo is not None:
         return Types.TIMESTAMP_LTZ()  # whatever the zone, it is the moment that counts
@@ -186,7 +196,7 @@ def _call(call: FunctionCall, record_type: TypeInformation) -> Bound:
     return BoundCall(repr(call), result, call.function, chosen, arguments, call.options)
 
 
-def _cast(cast: Cast, record_type: TypeInformation) -> Bound:
+def _cast(cast: CastTo, record_type: TypeInformation) -> Bound:
     argument = bind(cast.argument, record_type)
     if caster(argument.type, cast.type) is None:
         targets = targets_of(argument.type)
@@ -206,7 +216,7 @@ def _field(field: FieldOf, record_type: TypeInformation) -> Bound:
     return BoundField(repr(field), argument.type.field_types[index], argument, index)
 
 
-def _case(case: Case, record_type: TypeInformation) -> Bound:
+def _case(case: CaseWhen, record_type: TypeInformation) -> Bound:
     conditions = [bind(condition, record_type) for condition, _ in case.branches]
     for condition in conditions:
         if condition.type != Types.BOOLEAN():
@@ -245,11 +255,11 @@ def _of_stage(expression: StageField | StageAggregate, _: TypeInformation) -> Bo
 _BINDERS: Final[dict[type[Expression], Callable[[Any, TypeInformation], Bound]]] = {
     Column: _column,
     Side: _side,
-    Literal: _literal,
+    LiteralValue: _literal,
     FunctionCall: _call,
-    Cast: _cast,
+    CastTo: _cast,
     FieldOf: _field,
-    Case: _case,
+    CaseWhen: _case,
     Alias: _alias,
     Given: _given,
     StageField: _of_stage,

@@ -17,7 +17,7 @@ from headrace.common.typeinfo import Types
 from headrace.expressions.methods import ExpressionMethods
 from headrace.expressions.stages import StageEvent, avg_of, count_of, first, last, max_of, min_of, sum_of
 from headrace.expressions.tree import (
-    Case,
+    CaseWhen,
     Expression,
     Unfinished,
     When,
@@ -93,14 +93,14 @@ def parse_expression(text: str) -> Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         at = (getattr(error, "offset", None) or 1) - 1
         raise _refused(line, at, str(getattr(error, "msg", error))) from None
-    return _Reader(line).expression(tree.body)
+    return _ExpressionReader(line).expression(tree.body)
 
 
 def _refused(line: str, at: int, message: str) -> HeadraceError:
     return InvalidProgramError(f"in the expression: {message}\n  {line}\n  {' ' * at}^")
 
 
-class _Reader:
+class _ExpressionReader:
     def __init__(self, line: str) -> None:
         self._line = line
 
@@ -198,7 +198,7 @@ class _Reader:
 
     def _method(self, node: ast.expr, called: object, name: str) -> Callable[..., Any]:
         known = _METHODS_OF_CASES if isinstance(called, When) else _METHODS
-        known = known | _METHODS_OF_CASES if isinstance(called, Case) else known
+        known = known | _METHODS_OF_CASES if isinstance(called, CaseWhen) else known
         known = _METHODS_OF_EVENTS if isinstance(called, StageEvent) else known
         if name not in known or not isinstance(called, Expression | Unfinished):
             raise self._error(node, f"there is no method {name!r}{alike(name, list(known))}")

@@ -65,7 +65,7 @@ class Expression(ExpressionMethods):
 
     def cast(self, type_info: Any) -> Expression:
         """Return the same value as one of another type; a value that does not fit is an error when it is met."""
-        return Cast(self, Types.of(type_info))
+        return CastTo(self, Types.of(type_info))
 
     def field(self, name: str | int) -> Expression:
         """A field of a value that is a row, a tuple or another record itself."""
@@ -125,7 +125,7 @@ class Side(Column):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Literal(Expression):
+class LiteralValue(Expression):
     """A value that is the same for all records.
 
     Attributes:
@@ -188,7 +188,7 @@ class FunctionCall(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Cast(Expression):
+class CastTo(Expression):
     """A value as one of another type."""
 
     argument: Expression
@@ -220,7 +220,7 @@ class FieldOf(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Case(Expression):
+class CaseWhen(Expression):
     """The value of the first branch whose condition is true.
 
     Attributes:
@@ -237,7 +237,7 @@ class Case(Expression):
 
     def otherwise(self, value: Any) -> Expression:
         """The value where no condition is true; without it, null."""
-        return Case(self.branches, None if value is None else as_expression(value))
+        return CaseWhen(self.branches, None if value is None else as_expression(value))
 
     def __repr__(self) -> str:
         text = ".".join(f"when({condition!r}).then({value!r})" for condition, value in self.branches)
@@ -282,9 +282,9 @@ class When(Unfinished):
     branches: tuple[tuple[Expression, Expression], ...]
     condition: Expression
 
-    def then(self, value: Any) -> Case:
+    def then(self, value: Any) -> CaseWhen:
         """The value where the condition is true."""
-        return Case((*self.branches, (self.condition, as_expression(value))))
+        return CaseWhen((*self.branches, (self.condition, as_expression(value))))
 
     @property
     def _wanted(self) -> str:
@@ -341,7 +341,7 @@ def right(key: str | int | None = None) -> Expression:
     return record if key is None else record.field(key)
 
 
-def lit(value: object, type_info: object = None) -> Literal:
+def lit(value: object, type_info: object = None) -> LiteralValue:
     """A value that is the same for all records.
 
     Args:
@@ -356,7 +356,7 @@ def lit(value: object, type_info: object = None) -> Literal:
         >>> lit(None, Types.LONG())
         lit(None, Types.LONG())
     """
-    return Literal(value, None if type_info is None else Types.of(type_info), is_explicit=True)
+    return LiteralValue(value, None if type_info is None else Types.of(type_info), is_explicit=True)
 
 
 def when(condition: object) -> When:
@@ -432,7 +432,7 @@ def as_expression(value: object) -> Expression:
         raise InvalidProgramError(
             "None in an expression: write is_null() or is_not_null() to ask for it, lit(None, Types.LONG()) to make it"
         )
-    return Literal(value)
+    return LiteralValue(value)
 
 
 def _call(function: str, *arguments: object, **options: object) -> Expression:

@@ -42,7 +42,7 @@ _WITHOUT_ESCAPE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class SqlCall(Bound):
+class BoundSqlCall(Bound):
     """A function of SQL.
 
     Attributes:
@@ -69,7 +69,7 @@ class SqlCall(Bound):
 
 
 @dataclass(frozen=True, slots=True)
-class SqlCast(Bound):
+class BoundSqlCast(Bound):
     """``CAST`` or ``TRY_CAST``."""
 
     invocation: Invocation
@@ -85,7 +85,7 @@ class SqlCast(Bound):
 
 
 def _computed(
-    expression: SqlCall | SqlCast, kernel: Kernel, invocation: Invocation, arguments: Sequence[Datum]
+    expression: BoundSqlCall | BoundSqlCast, kernel: Kernel, invocation: Invocation, arguments: Sequence[Datum]
 ) -> Datum:
     try:
         made = kernel(invocation, *arguments)
@@ -166,7 +166,7 @@ class ExpressionCompiler:
             return self._case(_AS_CASE[scalar.function](scalar))
         invocation = self._invocation(scalar.type, scalar.operands, scalar.options)
         computed = tuple(map(self.compile, scalar.operands))
-        return SqlCall(text, kind, scalar.function, invocation, computed, scalar.at)
+        return BoundSqlCall(text, kind, scalar.function, invocation, computed, scalar.at)
 
     def _cast(self, scalar: Cast) -> Bound:
         argument = self.compile(scalar.operand)
@@ -174,7 +174,7 @@ class ExpressionCompiler:
             raise _no_cast(self.describe(scalar), scalar.operand.type, scalar.type)
         options = (("is_try", True),) if scalar.is_try else ()
         invocation = self._invocation(scalar.type, (scalar.operand,), options)
-        return SqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument, scalar.at)
+        return BoundSqlCast(self.describe(scalar), type_of_logical(scalar.type), invocation, argument, scalar.at)
 
     def _invocation(
         self, result: LogicalType, operands: Sequence[Scalar], options: tuple[tuple[str, Any], ...]

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace.cep.compiler import compile_pattern
 from headrace.operators.pattern.conditions import EventFacts
-from headrace.operators.pattern.matches import Match, NfaState
+from headrace.operators.pattern.matches import MatchedEvents, NfaState
 from headrace.operators.pattern.nfa import Nfa
 from tests.cep.conformance.patterns import KINDS, Event, pattern, skip_strategy
 
@@ -129,7 +129,7 @@ class Driver:
         for late in advance.timed_out:
             self._emit("t", key, late.timestamp, [late.match])
 
-    def _emit(self, kind: str, key: str, timestamp: int, matches: list[Match]) -> None:
+    def _emit(self, kind: str, key: str, timestamp: int, matches: list[MatchedEvents]) -> None:
         for match in matches:
             stages = {stage: [event.id for event in events] for stage, events in match.by_stage().items()}
             self.out.append([kind, self.step, key, timestamp, stages])

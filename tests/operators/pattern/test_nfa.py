@@ -12,7 +12,7 @@ from headrace.cep import AfterMatchSkipStrategy, Pattern
 from headrace.cep.compiler import compile_pattern
 from headrace.operators.pattern import heap
 from headrace.operators.pattern.conditions import EventFacts
-from headrace.operators.pattern.matches import Match, NfaState
+from headrace.operators.pattern.matches import MatchedEvents, NfaState
 from headrace.operators.pattern.nfa import Nfa
 
 PATTERNS: dict[str, Pattern[Any]] = {
@@ -97,7 +97,7 @@ def test_a_match_shows_its_events_in_order_and_by_stage() -> None:
     found = [
         match for time, event in enumerate([1, 2, 9]) for match in nfa.process(state, event, time, holds(nfa, event))
     ]
-    assert found == [Match((("x", 1), ("x", 2), ("y", 9)))]
+    assert found == [MatchedEvents((("x", 1), ("x", 2), ("y", 9)))]
     assert list(found[0].by_stage().items()) == [("x", [1, 2]), ("y", [9])]
 
 

@@ -17,7 +17,7 @@ from headrace.expressions import avg_of, count_of, max_of, min_of, sum_of
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.pattern.matched_rows import AggregateOfMatch, RowLists
 from headrace.operators.pattern.matches import Step
-from headrace.operators.pattern.taken_aggregates import NoPlainValueError, TakenAggregate, fold_of
+from headrace.operators.pattern.taken_aggregates import NoPlainValueError, TakenAggregate, stepwise_aggregate
 from headrace.operators.pattern.taken_expressions import row_condition
 from tests.draws import draws
 
@@ -58,7 +58,7 @@ def test_steps_give_what_columns_give(function: str, rows: tuple[Any, list[tuple
     value = aggregate(function, type_)
     column = pa.array([number for number, _ in taken], type_.field_types[0].storage_type)
     operand = None if function == "count" else column.type
-    fold = fold_of(value, operand)
+    fold = stepwise_aggregate(value, operand)
     assert fold is not None
     operands = None if operand is None else column.to_pylist()
     read = TakenAggregate(fold, [True, False], operands, has_current=False).read
@@ -80,7 +80,7 @@ def test_steps_give_what_columns_give(function: str, rows: tuple[Any, list[tuple
 
 def test_what_does_not_fit_is_left_to_columns() -> None:
     value = aggregate("sum", WHOLE)
-    fold = fold_of(value, pa.int64())
+    fold = stepwise_aggregate(value, pa.int64())
     assert fold is not None
     read = TakenAggregate(fold, [True], [2**62, 2**62, -1], has_current=False).read
     steps = chain([0, 0, 0])
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_left_to_columns() -> None:
 
 
 def test_the_current_row_counts_where_it_would_be_taken() -> None:
-    fold = fold_of(aggregate("max", WHOLE), pa.int64())
+    fold = stepwise_aggregate(aggregate("max", WHOLE), pa.int64())
     assert fold is not None
     read = TakenAggregate(fold, [True], [3, 1, 7], has_current=True).read
     assert (read(2, None), read(1, chain([0])[0]), read(2, chain([0])[0])) == (7, 3, 7)
@@ -100,4 +100,4 @@ def test_the_current_row_counts_where_it_would_be_taken() -> None:
 @pytest.mark.parametrize(("function", "type_"), [("sum", Types.BIG_DEC()), ("max", Types.STRING())])
 def test_other_types_are_left_to_columns(function: str, type_: Any) -> None:
     value = aggregate(function, Types.ROW_NAMED(["n"], [type_]))
-    assert fold_of(value, type_.storage_type) is None
+    assert stepwise_aggregate(value, type_.storage_type) is None

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.common.logical_types import bigint
 from headrace.formats.statistics import Statistics
-from headrace.table.logical.relations import Join, JoinKind, Relation, Scan
+from headrace.table.logical.relations import JoinKind, LogicalJoin, Relation, Scan
 from headrace.table.logical.scalars import InputRef, conjuncts
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.rules.conditions import call
@@ -20,11 +20,11 @@ def scan(name: str) -> Scan:
     return Scan(("c", "d", name), Schema.of([Field(f"{name}{at}", bigint()) for at in range(2)]))
 
 
-def joined(left: Relation, right: Relation) -> Join:
+def joined(left: Relation, right: Relation) -> LogicalJoin:
     """A join of the last column of the left relation with the first one of the right relation."""
     width, columns = len(left.schema), Schema((*left.schema, *right.schema))
     condition = call("=", InputRef.of(columns, width - 1), InputRef.of(columns, width))
-    return Join(left, right, JoinKind.INNER, condition)
+    return LogicalJoin(left, right, JoinKind.INNER, condition)
 
 
 @pytest.mark.parametrize("count", [3, 4, 11])
@@ -32,5 +32,5 @@ def test_conditions_are_of_one_join_each(count: int) -> None:
     sizes = {f"t{number}": 100 * (number + 1) for number in range(count)}
     estimates = Estimates(lambda table: Statistics(sizes[table.path[2]]))
     ordered = with_join_order(reduce(joined, map(scan, sizes)), estimates)
-    joins = [node for node in ordered.walk() if isinstance(node, Join)]
+    joins = [node for node in ordered.walk() if isinstance(node, LogicalJoin)]
     assert [len(conjuncts(each.condition)) for each in joins] == [1] * (count - 1)

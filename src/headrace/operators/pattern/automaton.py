@@ -21,7 +21,7 @@ class Action(Enum):
     PROCEED = "proceed"
 
 
-class StateKind(Enum):
+class StateType(Enum):
     """What a partial match is that has come to a state."""
 
     START = "start"
@@ -51,7 +51,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AutomatonState:
     """A state of the automaton.
 
     Attributes:
@@ -64,7 +64,7 @@ class State:
 
     name: str
     stage: str
-    kind: StateKind
+    kind: StateType
     transitions: tuple[Transition, ...]
     gap: int = 0
 
@@ -102,7 +102,7 @@ class Automaton:
         preference: how the preferred match is found; None where every match is.
     """
 
-    states: tuple[State, ...]
+    states: tuple[AutomatonState, ...]
     start: int
     window: int
     skip: SkipStrategy

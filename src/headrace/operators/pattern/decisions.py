@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from headrace.operators.pattern.automaton import Action, Automaton, StateKind, Transition
+from headrace.operators.pattern.automaton import Action, Automaton, StateType, Transition
 from headrace.operators.pattern.conditions import Condition, EventBit, EventFacts, Facts, IterativeCall
 from headrace.operators.pattern.matches import PartialMatch, Step
 
@@ -191,24 +191,24 @@ class Decisions:
         while waiting:
             for transition in states[waiting.pop()].transitions:
                 if transition.action is Action.PROCEED and transition.condition.holds(facts):
-                    if states[transition.target].kind is StateKind.FINAL:
+                    if states[transition.target].kind is StateType.FINAL:
                         return True
                     waiting.append(transition.target)
         return False
 
     def _program(self, at: int, edges: tuple[_Edge, ...]) -> Program | None:
         states = self._automaton.states
-        is_start = states[at].kind is StateKind.START
+        is_start = states[at].kind is StateType.START
         results: list[tuple[int, int, int, bool]] = []
         is_dropped = False
         for edge, source, ends in edges:
             if edge.action is Action.IGNORE and is_start:
                 continue
             kind = states[edge.target].kind
-            is_dropped |= kind is StateKind.STOP
-            goes_on = kind not in (StateKind.STOP, StateKind.FINAL)
+            is_dropped |= kind is StateType.STOP
+            goes_on = kind not in (StateType.STOP, StateType.FINAL)
             taker = source if edge.action is Action.TAKE else -1
-            is_final = ends or kind is StateKind.FINAL
+            is_final = ends or kind is StateType.FINAL
             results.append((taker, edge.target, 1 << edge.target, is_final) if goes_on else (taker, -1, 0, is_final))
         if is_dropped:
             results = [(taker, -1, 0, True) for taker, _, _, is_final in results if is_final]

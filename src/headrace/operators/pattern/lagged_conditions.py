@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.pattern.automaton import Action, Automaton, StateKind, Transition
+from headrace.operators.pattern.automaton import Action, Automaton, StateType, Transition
 from headrace.operators.pattern.conditions import Condition, EventBit, Facts
 from headrace.operators.pattern.matched_rows import AggregateOfMatch, RowOfMatch, ValueOfMatch
 from headrace.operators.pattern.row_conditions import Reach, RowCondition, RowTable, Shape
 
-_STANDING: Final = (StateKind.START, StateKind.NORMAL, StateKind.PENDING)
+_STANDING: Final = (StateType.START, StateType.NORMAL, StateType.PENDING)
 """The kinds of states in which a partial match meets an event, or in which it begins."""
 
 _NOTHING: Final[Reach] = range(0)
@@ -183,7 +183,7 @@ class _Lags:
             if way.target != at:
                 continue
             if way.action is Action.IGNORE:
-                if self._automaton.states[standing].kind is StateKind.START:
+                if self._automaton.states[standing].kind is StateType.START:
                     continue  # a match begins with the event that it takes
                 return False
             if self._stages[source] not in names or (is_only and names & self._taken[standing]):

@@ -16,7 +16,7 @@ from headrace.operators.base import OperatorContext, Output, UserCode
 from headrace.operators.collector import RowCollector, results_of
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, RuntimeContext, results_made_by
 from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.matches import Match
+from headrace.operators.pattern.matches import MatchedEvents
 from headrace.operators.pattern.rules import RuleVersion
 from headrace.operators.user_code import user_error
 from headrace.state.descriptors import StateDescriptor
@@ -27,7 +27,7 @@ TIMED_OUT: Final = "process_timed_out_match"
 Ranks = Mapping[tuple[int, int], int]
 """The ranks of keys, by where something is emitted and the position of the key."""
 
-Found = tuple[int, int, str, Match]
+Found = tuple[int, int, str, MatchedEvents]
 """Where it is emitted, its time, the method of a function that is called for it, and the match."""
 
 
@@ -179,12 +179,12 @@ class MatchResults:
         self._positions: list[int] = []
         self.position = 0
 
-    def add_match(self, emitted_at: int, timestamp: int, match: Match) -> None:
+    def add_match(self, emitted_at: int, timestamp: int, match: MatchedEvents) -> None:
         """Adds a match."""
         self._found.append((emitted_at, timestamp, PROCESS, match))
         self._positions.append(self.position)
 
-    def add_timed_out(self, emitted_at: int, timestamp: int, match: Match) -> None:
+    def add_timed_out(self, emitted_at: int, timestamp: int, match: MatchedEvents) -> None:
         """Adds a partial match that has timed out."""
         self._found.append((emitted_at, timestamp, TIMED_OUT, match))
         self._positions.append(self.position)

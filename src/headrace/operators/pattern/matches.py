@@ -71,7 +71,7 @@ class NfaState:
 
 
 @dataclass(slots=True)  # one that is frozen takes twice as long to make
-class Match:
+class MatchedEvents:
     """The events of a match, or of one that timed out.
 
     Attributes:
@@ -98,7 +98,7 @@ class Match:
 
 
 @dataclass(slots=True)
-class PreferredMatch(Match):
+class PreferredMatch(MatchedEvents):
     """The match that a pattern prefers among those that begin with a row; it may have no rows.
 
     Attributes:
@@ -121,7 +121,7 @@ class TimedOutMatch:
         timestamp: its deadline.
     """
 
-    match: Match
+    match: MatchedEvents
     timestamp: int
 
 
@@ -134,7 +134,7 @@ class TimeAdvance:
         timed_out: partial matches that have timed out.
     """
 
-    matches: list[Match]
+    matches: list[MatchedEvents]
     timed_out: list[TimedOutMatch]
 
 

@@ -27,12 +27,12 @@ from typing import Any, Final
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.pattern import heap
-from headrace.operators.pattern.automaton import Automaton, StateKind
+from headrace.operators.pattern.automaton import Automaton, StateType
 from headrace.operators.pattern.decisions import ASKS, Decisions, Evaluate, EvaluateOfRows, Plan, Program
 from headrace.operators.pattern.matches import (
     EventId,
     FinishedMatch,
-    Match,
+    MatchedEvents,
     NfaState,
     PartialMatch,
     Step,
@@ -42,7 +42,7 @@ from headrace.operators.pattern.matches import (
 
 _NOTHING: Final = TimeAdvance([], [])
 _AFTER_ALL: Final = 1 << 62
-_LIVE: Final = (StateKind.NORMAL, StateKind.PENDING)
+_LIVE: Final = (StateType.NORMAL, StateType.PENDING)
 """The kinds of states that partial matches stay in."""
 
 
@@ -74,7 +74,7 @@ class Nfa:
         self._stages = tuple(state.stage for state in automaton.states)
         self._gaps = tuple(state.gap for state in automaton.states)
         self._has_gaps = automaton.has_gaps
-        self._pending = tuple(state.kind is StateKind.PENDING for state in automaton.states)
+        self._pending = tuple(state.kind is StateType.PENDING for state in automaton.states)
         self._live = sum(1 << at for at, state in enumerate(automaton.states) if state.kind in _LIVE)
         self._window = automaton.window
         self._skip = automaton.skip
@@ -143,7 +143,7 @@ class Nfa:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def process(self, state: NfaState, event: Any, timestamp: int, holds: int, unknown: int = 0) -> list[Match]:
+    def process(self, state: NfaState, event: Any, timestamp: int, holds: int, unknown: int = 0) -> list[MatchedEvents]:
         """Judge an event; return the matches that it completes.
 
         Args:
@@ -164,7 +164,7 @@ class Nfa:
 
     def follow(
         self, state: NfaState, plan: Plan, event: Any, timestamp: int, holds: int, unknown: int = 0
-    ) -> list[Match]:
+    ) -> list[MatchedEvents]:
         """Judge an event, given what it does to a key in this state; return the matches that it completes."""
         begun, moves = plan
         if begun is ASKS:
@@ -251,7 +251,7 @@ class Nfa:
 
     # --- matches -----------------------------------------------------------------------------------------------------
 
-    def _settle(self, state: NfaState, found: list[FinishedMatch]) -> list[Match]:
+    def _settle(self, state: NfaState, found: list[FinishedMatch]) -> list[MatchedEvents]:
         """Add matches that were found to those that wait; return those that wait for nothing any more."""
         skip = self._skip
         if not skip.skips and len(found) == 1:
@@ -269,7 +269,7 @@ class Nfa:
             matches.append(self._taken(state, heap.poll(finished)[1]))
         return matches
 
-    def _taken(self, state: NfaState, step: Step) -> Match:
+    def _taken(self, state: NfaState, step: Step) -> MatchedEvents:
         """A match that waits for nothing, when others are dropped that it skips."""
         until = self._skip.find(step, self._stages)
         if until is not None:
@@ -288,7 +288,7 @@ class Nfa:
         if state.finished:
             heap.remove(state.finished, lambda match: match[0] <= until)
 
-    def _match(self, step: Step) -> Match:
+    def _match(self, step: Step) -> MatchedEvents:
         stages = self._stages
         path: list[tuple[str, Any]] = []
         before: Step | None = step
@@ -296,7 +296,7 @@ class Nfa:
             taker, _, event, before = before
             path.append((stages[taker], event))
         path.reverse()
-        return Match(tuple(path))
+        return MatchedEvents(tuple(path))
 
 
 def _begin(state: NfaState, program: Program, event: Any, event_id: EventId, found: list[FinishedMatch]) -> None:

@@ -37,7 +37,7 @@ from headrace.operators.pattern.lagged_conditions import LaggedCondition
 from headrace.operators.pattern.matched_rows import AggregateOfMatch, RowOfMatch, ValueOfMatch, Variables
 from headrace.operators.pattern.matches import Step, steps_of
 from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable, Taken, is_worthwhile
-from headrace.operators.pattern.taken_aggregates import NoPlainValueError, TakenAggregate, fold_of, whole
+from headrace.operators.pattern.taken_aggregates import NoPlainValueError, TakenAggregate, stepwise_aggregate, whole
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -166,7 +166,7 @@ def _aggregate_reader(
     if len(value.operands) > 1:
         return None
     operands = [operand.column(columns) for operand in value.operands]
-    fold = fold_of(value, operands[0].type if operands else None)
+    fold = stepwise_aggregate(value, operands[0].type if operands else None)
     if fold is None:
         return None
     values = operands[0].to_pylist() if operands else None

@@ -23,7 +23,7 @@ class NoPlainValueError(Exception):
     """A value is none that Python's objects have as columns do: columns have to tell, or to fail."""
 
 
-class Fold(ABC):
+class StepwiseAggregate(ABC):
     """An aggregate of values that come one by one."""
 
     @property
@@ -40,7 +40,7 @@ class Fold(ABC):
         return known
 
 
-class _Count(Fold):
+class _Count(StepwiseAggregate):
     @property
     def start(self) -> int:
         return 0
@@ -49,7 +49,7 @@ class _Count(Fold):
         return known + 1
 
 
-class _SumOfIntegers(Fold):
+class _SumOfIntegers(StepwiseAggregate):
     def added(self, known: int | None, value: int) -> int:
         return value if known is None else known + value
 
@@ -57,7 +57,7 @@ class _SumOfIntegers(Fold):
         return known if known is None else whole(known)
 
 
-class _SumOfFloats(Fold):
+class _SumOfFloats(StepwiseAggregate):
     """Keeps doubles whose exact sum is that of the values (J. R. Shewchuk's partials)."""
 
     def added(self, known: tuple[float, ...] | None, value: float) -> tuple[float, ...]:
@@ -76,8 +76,8 @@ class _SumOfFloats(Fold):
 
 
 @dataclass(frozen=True, slots=True)
-class _Average(Fold):
-    total: Fold
+class _Average(StepwiseAggregate):
+    total: StepwiseAggregate
 
     @property
     def start(self) -> Any:
@@ -93,7 +93,7 @@ class _Average(Fold):
 
 
 @dataclass(frozen=True, slots=True)
-class _Best(Fold):
+class _Best(StepwiseAggregate):
     choose: Callable[[Any, Any], Any]
 
     def added(self, known: Any, value: Any) -> Any:
@@ -117,7 +117,7 @@ def whole(value: int) -> int:
     return value
 
 
-def fold_of(value: AggregateOfMatch, operand: pa.DataType | None) -> Fold | None:
+def stepwise_aggregate(value: AggregateOfMatch, operand: pa.DataType | None) -> StepwiseAggregate | None:
     """How an aggregate is brought forward; None where only columns tell.
 
     Args:
@@ -134,7 +134,7 @@ def fold_of(value: AggregateOfMatch, operand: pa.DataType | None) -> Fold | None
         return None
     total = _SumOfIntegers() if is_whole else _SumOfFloats()
     extremes = {"min": _Best(min), "max": _Best(max)}
-    folds: Mapping[str, Fold] = {"count": _Count(), "sum": total, "avg": _Average(total), **extremes}
+    folds: Mapping[str, StepwiseAggregate] = {"count": _Count(), "sum": total, "avg": _Average(total), **extremes}
     return folds.get(call.function)
 
 
@@ -149,7 +149,7 @@ class TakenAggregate:
     """
 
     def __init__(
-        self, fold: Fold, takers: Sequence[bool], operands: Sequence[Any] | None, *, has_current: bool
+        self, fold: StepwiseAggregate, takers: Sequence[bool], operands: Sequence[Any] | None, *, has_current: bool
     ) -> None:
         self._fold, self._takers, self._operands, self._has_current = fold, takers, operands, has_current
         self._known: dict[int, tuple[Step, Any]] = {}

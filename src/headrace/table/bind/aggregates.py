@@ -14,7 +14,7 @@ from headrace.table.functions.definitions import CallShape, FunctionDefinition
 from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import BIGINT, INT, timestamp
-from headrace.table.logical.relations import Aggregate, Hint, Project, Relation
+from headrace.table.logical.relations import Hint, LogicalAggregate, Project, Relation
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
 from headrace.table.logical.schema import TimeAttribute, unique_names
 from headrace.table.parse.tree import expressions as sql
@@ -327,7 +327,7 @@ class GroupBinder(ExpressionBinder):
         group_names = [self.input_names[index] for index in group]
         call_names = [names.get(self.group + at, f"$f{self.group + at}") for at in range(len(self.calls))]
         calls = tuple(replace(call, name=names.get(self.group + at)) for at, call in enumerate(self.calls))
-        return Aggregate(source, group, calls, (*group_names, *call_names), self.sets, hints)
+        return LogicalAggregate(source, group, calls, (*group_names, *call_names), self.sets, hints)
 
     def _input_of(self, source: Relation) -> Relation:
         """The projection to the columns that are read; a constant for ``COUNT(*)`` alone, as in Calcite."""

@@ -14,7 +14,7 @@ from headrace.table.bind.scopes import Scope
 from headrace.table.functions.types import TIMESTAMPS, is_in, root_of
 from headrace.table.logical.match import (
     ALL_ROWS,
-    Match,
+    LogicalMatch,
     MatchClauses,
     PatternDefinition,
     PatternExclusion,
@@ -62,7 +62,7 @@ class MatchBinder:
         self.defined = [each.variable.text for each in node.definitions]
         self.subsets = {subset.name.text: tuple(name.text for name in subset.variables) for subset in node.subsets}
 
-    def bind(self) -> Match:
+    def bind(self) -> LogicalMatch:
         """The relation."""
         node = self.node
         self._check_names()
@@ -89,7 +89,7 @@ class MatchBinder:
             all_rows=bool(node.all_rows),
             with_empty=node.all_rows_option is not queries.RowsPerMatch.OMIT_EMPTY,
         )
-        return Match(self.source, replace(clauses, finds_preferred=goes_beyond or _goes_by_rows(clauses)))
+        return LogicalMatch(self.source, replace(clauses, finds_preferred=goes_beyond or _goes_by_rows(clauses)))
 
     def _check_names(self) -> None:
         node, known = self.node, [*self.variables, *self.subsets]

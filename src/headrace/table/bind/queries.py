@@ -15,14 +15,14 @@ from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, correl
 from headrace.table.catalog.objects import CatalogView, ObjectPath
 from headrace.table.functions.types import INT, least_restrictive, root_of, to_external, with_nullability
 from headrace.table.logical.relations import (
-    Aggregate,
     Filter,
     Hint,
+    LogicalAggregate,
+    LogicalSort,
     Project,
     Relation,
     SetOperation,
     SetOperator,
-    Sort,
     Values,
 )
 from headrace.table.logical.scalars import Cast, InputRef, Literal, OverCall, Scalar, SortKey
@@ -226,7 +226,7 @@ class QueryBinder:
             )
         if not selected.keys and limit is None and not offset:
             return selected.relation
-        relation: Relation = Sort(selected.relation, selected.keys, offset, limit)
+        relation: Relation = LogicalSort(selected.relation, selected.keys, offset, limit)
         if selected.width < len(relation.schema):
             kept = range(selected.width)
             names = relation.schema.names[: selected.width]
@@ -320,11 +320,11 @@ class _SelectBinder:
     ) -> Relation:
         """The projection; above an aggregation it is left out if it would only rename."""
         is_grouped = self.groups is not None
-        if is_grouped and isinstance(relation, Aggregate) and _is_identity(expressions, len(relation.schema)):
+        if is_grouped and isinstance(relation, LogicalAggregate) and _is_identity(expressions, len(relation.schema)):
             return replace(relation, names=names)
         is_having = is_grouped and isinstance(relation, Filter) and relation.correlation is None
         below = relation.input if is_having and isinstance(relation, Filter) else None
-        if isinstance(below, Aggregate) and _is_identity(expressions, len(relation.schema)):
+        if isinstance(below, LogicalAggregate) and _is_identity(expressions, len(relation.schema)):
             return relation.with_parts(Relation, [replace(below, names=names)])
         correlation = correlation_of(expressions, self.scope.correlation)
         return Project(relation, expressions, names, hints if self.groups is None else (), correlation=correlation)
@@ -333,7 +333,7 @@ class _SelectBinder:
         if len(relation.schema) > width:
             raise self.context.error(self.node, "ORDER BY of SELECT DISTINCT takes only what is selected")
         group = tuple(range(width))
-        return Aggregate(relation, group, (), relation.schema.names, (group,))
+        return LogicalAggregate(relation, group, (), relation.schema.names, (group,))
 
     def _qualify(self, items: Sequence[tuple[Scalar, str]]) -> Scalar | None:
         """The condition of QUALIFY, which may refer to selected columns."""

@@ -17,21 +17,21 @@ from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, Co
 from headrace.table.functions.types import BOOLEAN, TIMESTAMPS, is_in
 from headrace.table.logical.join_keys import with_columns
 from headrace.table.logical.relations import (
-    Correlate,
     Filter,
     Hint,
-    Join,
     JoinKind,
+    LogicalCorrelate,
+    LogicalJoin,
+    LogicalSort,
+    LogicalWatermarkAssigner,
     MetadataRead,
     Project,
     Relation,
     Sample,
     Scan,
     Snapshot,
-    Sort,
     Unnest,
     Values,
-    WatermarkAssigner,
 )
 from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Literal, Scalar, conjuncts, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
@@ -71,7 +71,7 @@ def table_relation(
     if table.watermark is not None and queries.context.is_streaming:
         watermark = queries.bound_text(table.watermark.expression, relation.schema)
         rowtime = relation.schema.index(table.watermark.column)
-        relation = WatermarkAssigner(relation, rowtime, watermark)
+        relation = LogicalWatermarkAssigner(relation, rowtime, watermark)
     return relation
 
 
@@ -174,7 +174,7 @@ class RelationBinder:
         alias = self.context.expansions.alias_of(node)
         relation = self.queries.query(node.query, self.parent)
         names = self.queries.named_columns(node.query, relation)
-        if isinstance(relation, Sort) and relation.limit is None and not relation.offset:
+        if isinstance(relation, LogicalSort) and relation.limit is None and not relation.offset:
             relation = relation.input  # nothing outside sees its order
         return FromItem(relation, (NamedRelation(None, relation.schema.renamed(names), generated=alias),))
 
@@ -270,7 +270,7 @@ class RelationBinder:
             ttl = self._state_ttl(left), self._state_ttl(right)
             around = correlation_of((condition,), scope.correlation)
             aliases = _alias(left), _alias(right)
-            join = Join(left.relation, right.relation, kind, condition, self.hints, ttl, around, aliases)
+            join = LogicalJoin(left.relation, right.relation, kind, condition, self.hints, ttl, around, aliases)
             relation = join if around else with_columns(join)
         moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
         return FromItem(relation, sources, left.shared + moved + shared)
@@ -327,7 +327,7 @@ class RelationBinder:
         hints = lookup_hints(self.hints, item.sources[0].alias) if isinstance(right, Snapshot) else self.hints
         if condition != TRUE:
             right = Filter(right, _inside(condition, left, correlation))
-        return Correlate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), hints)
+        return LogicalCorrelate(left, right, correlation.name, kind, tuple(sorted(correlation.columns)), hints)
 
     def _check_temporal(self, node: sql.JoinRelation, right: Relation, condition: Scalar, width: int) -> None:
         """Check that an event-time temporal join compares the primary key of the table."""
@@ -359,7 +359,7 @@ def _alias(item: FromItem) -> str | None:
 
 def _scan_below(relation: Relation) -> Scan | None:
     """The scan of a table below its computed columns and watermark; None for other relations."""
-    while isinstance(relation, WatermarkAssigner) or (isinstance(relation, Project) and relation.is_of_table):
+    while isinstance(relation, LogicalWatermarkAssigner) or (isinstance(relation, Project) and relation.is_of_table):
         relation = relation.input
     return relation if isinstance(relation, Scan) else None
 

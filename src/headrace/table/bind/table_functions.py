@@ -19,18 +19,18 @@ from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.types import CHARACTERS, INT, TIMESTAMPS, is_in, timestamp
 from headrace.table.logical.relations import (
-    Aggregate,
     Filter,
-    FromChangelog,
     KindCodes,
+    LogicalAggregate,
+    LogicalFromChangelog,
+    LogicalSort,
+    LogicalToChangelog,
+    LogicalWindowTableFunction,
     Project,
     Relation,
-    Sort,
     TableFunctionScan,
-    ToChangelog,
     Unnest,
     WindowKind,
-    WindowTableFunction,
 )
 from headrace.table.logical.scalars import Call, InputRef, Literal
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
@@ -119,14 +119,14 @@ class TableFunctionBinder:
         if node.name == "TO_CHANGELOG":
             if column in source.schema.names:
                 raise self.context.error(node, f"the input has a column '{column}' already", "Write op => DESCRIPTOR.")
-            return ToChangelog(source, column, codes)
+            return LogicalToChangelog(source, column, codes)
         if column not in source.schema.names:
             raise self.context.error(node, f"column '{column}' not found", misspelt(column, source.schema.names))
         index = source.schema.names.index(column)
         kind = source.schema[index].type
         if not is_in(kind, CHARACTERS):
             raise self.context.error(node, f"column '{column}' is {kind}, and no text that says the kind of change")
-        return FromChangelog(source, index, codes)
+        return LogicalFromChangelog(source, index, codes)
 
     def _codes(self, node: sql.SqlCall, argument: sql.SqlExpression | None) -> KindCodes:
         """``op_mapping``: kinds and texts, of which the keys may be several with commas between them."""
@@ -203,7 +203,7 @@ class TableFunctionBinder:
         size = sizes.get("SIZE", sizes.get("GAP", 0))
         step = next((sizes[name] for name in _STEPS if name in sizes), None)
         self._check_sizes(node, sizes)
-        return WindowTableFunction(
+        return LogicalWindowTableFunction(
             source,
             WindowKind(node.name),
             time_column,
@@ -310,7 +310,7 @@ class TableFunctionBinder:
 
 def is_computed(relation: Relation, index: int) -> bool:
     """Return whether a time attribute is the result of a computation; it is materialized at execution."""
-    while isinstance(relation, Filter | Sort | Project):
+    while isinstance(relation, Filter | LogicalSort | Project):
         if isinstance(relation, Project):
             scalar = relation.expressions[index]
             if not isinstance(scalar, InputRef):
@@ -318,7 +318,7 @@ def is_computed(relation: Relation, index: int) -> bool:
                 return not is_kept
             index = scalar.index
         relation = relation.input
-    return isinstance(relation, Aggregate) and index >= len(relation.group)
+    return isinstance(relation, LogicalAggregate) and index >= len(relation.group)
 
 
 # --- UNNEST ----------------------------------------------------------------------------------------------------------

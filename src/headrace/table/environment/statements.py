@@ -151,7 +151,7 @@ def validate_statement(tables: TableEnvironment, statement: Statement, source: S
         return  # it has no names
     if isinstance(statement, sql.Explain | sql.Execute | sql.CompilePlan):
         validate_statement(tables, statement.statement, source)
-    elif isinstance(statement, sql.StatementSet):
+    elif isinstance(statement, sql.SqlStatementSet):
         for insert in statement.inserts:
             validate_statement(tables, insert, source)
     elif isinstance(statement, sql.QueryStatement):
@@ -173,7 +173,7 @@ def _insert(tables: TableEnvironment, statement: sql.Insert, source: SqlSource) 
     return tables.run_inserts(bound_statements(tables, statement, source))
 
 
-def _statement_set(tables: TableEnvironment, statement: sql.StatementSet, source: SqlSource) -> TableResult:
+def _statement_set(tables: TableEnvironment, statement: sql.SqlStatementSet, source: SqlSource) -> TableResult:
     return tables.run_inserts(bound_statements(tables, statement, source))
 
 
@@ -220,7 +220,7 @@ def bound_statements(tables: TableEnvironment, statement: Statement, source: Sql
     """
     if isinstance(statement, sql.Execute):
         return bound_statements(tables, statement.statement, source)
-    if isinstance(statement, sql.StatementSet):
+    if isinstance(statement, sql.SqlStatementSet):
         return [relation for each in statement.inserts for relation in bound_statements(tables, each, source)]
     context = tables.bind_context(source)
     if isinstance(statement, sql.QueryStatement):
@@ -314,7 +314,7 @@ _EXECUTIONS: Final[dict[type[Statement], Execution]] = {
     sql.QueryStatement: _query,
     sql.Explain: _explain,
     sql.Insert: _insert,
-    sql.StatementSet: _statement_set,
+    sql.SqlStatementSet: _statement_set,
     sql.Execute: _execute,
     sql.CompilePlan: _compile_plan,
     sql.ExecutePlan: _execute_plan,

@@ -49,8 +49,7 @@ from headrace.table.options import ATOMICITY, CATALOG_STORE, CATALOG_STORE_PATH,
 from headrace.table.parse import parse_expression, parse_statement
 from headrace.table.parse.format import quoted, quoted_path
 from headrace.table.parse.source import SqlSource
-from headrace.table.parse.tree.statements import ExplainDetail, Insert, QueryStatement
-from headrace.table.parse.tree.statements import StatementSet as StatementSetStatement
+from headrace.table.parse.tree.statements import ExplainDetail, Insert, QueryStatement, SqlStatementSet
 from headrace.table.physical.planner import Planner
 from headrace.table.physical.sinks import Sink, with_constraints
 from headrace.table.physical.translation import GraphBuilder, record_type
@@ -181,7 +180,7 @@ class TableEnvironment(FunctionMethods, ModelMethods):
             PlanningError: when it cannot be planned, or reads or writes what exists in this program alone.
         """
         statement = parse_statement(stmt)
-        if not isinstance(statement, Insert | StatementSetStatement):
+        if not isinstance(statement, Insert | SqlStatementSet):
             raise InvalidProgramError(f"compile_plan_sql takes INSERT, and not {type(statement).__name__}")
         return compiled_plan(self, bound_statements(self, statement, SqlSource(stmt)))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.table.logical.relations import Join, Project, Relation
+from headrace.table.logical.relations import LogicalJoin, Project, Relation
 from headrace.table.logical.scalars import (
     BOOLEAN,
     Call,
@@ -47,7 +47,7 @@ def is_equality(condition: Scalar, width: int) -> bool:
     return sides in ([{True}, {False}], [{False}, {True}])
 
 
-def with_columns(join: Join) -> Relation:
+def with_columns(join: LogicalJoin) -> Relation:
     """The join with columns as keys: other expressions are computed in the inputs."""
     width = len(join.left.schema)
     added = _AddedColumns(width, [], [])

@@ -157,7 +157,7 @@ class MatchClauses(Part):
 
 
 @dataclass(frozen=True)
-class Match(Relation):
+class LogicalMatch(Relation):
     """``MATCH_RECOGNIZE``: one row for each match, or for each of its rows."""
 
     input: Relation

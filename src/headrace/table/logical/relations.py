@@ -1,4 +1,7 @@
-"""Relations, the nodes that produce rows. Every node knows its schema."""
+"""Relations, the nodes that produce rows. Every node knows its schema.
+
+Those that share their name with a physical node have the names of Calcite: ``LogicalJoin``, ``LogicalAggregate``.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -92,7 +95,7 @@ class Expectation(Part):
 class Scan(Relation):
     """The rows of a table from its connector: the physical columns, and then metadata.
 
-    Computed columns and watermarks are a :class:`Project` and a :class:`WatermarkAssigner` above it.
+    Computed columns and watermarks are a :class:`Project` and a :class:`LogicalWatermarkAssigner` above it.
 
     Attributes:
         columns: its columns.
@@ -145,7 +148,7 @@ class Values(Relation):
 
 
 @dataclass(frozen=True)
-class WatermarkAssigner(Relation):
+class LogicalWatermarkAssigner(Relation):
     """Makes a column the rowtime attribute, with the watermark that an expression computes for each row."""
 
     input: Relation
@@ -199,7 +202,7 @@ class Filter(Relation):
 
 
 @dataclass(frozen=True)
-class Aggregate(Relation):
+class LogicalAggregate(Relation):
     """Aggregates of groups of rows with equal values in columns.
 
     Attributes:
@@ -233,7 +236,7 @@ class Aggregate(Relation):
 
 
 @dataclass(frozen=True)
-class Sort(Relation):
+class LogicalSort(Relation):
     """Rows in an order, or the first of them; without sort keys it is ``LIMIT`` alone.
 
     Attributes:
@@ -261,7 +264,7 @@ class WindowKind(Enum):
 
 
 @dataclass(frozen=True)
-class WindowTableFunction(Relation):
+class LogicalWindowTableFunction(Relation):
     """``TUMBLE``, ``HOP``, ``CUMULATE``, ``SESSION``: rows with their windows, in three columns appended.
 
     Attributes:
@@ -302,7 +305,7 @@ class OverFunction(Part):
 
 
 @dataclass(frozen=True)
-class OverAggregate(Relation):
+class LogicalOverAggregate(Relation):
     """Functions over one window of rows, in columns appended to those of the input.
 
     Attributes:
@@ -328,7 +331,7 @@ class Unnest(Relation):
     """The elements of collections as rows: those of arrays and multisets, keys and values of maps, fields of rows.
 
     Attributes:
-        operands: collections, which are scalars of the outer row, of a :class:`Correlate`, or constants.
+        operands: collections, which are scalars of the outer row, of a :class:`LogicalCorrelate`, or constants.
         columns: its columns, with that of ``WITH ORDINALITY`` at the end.
     """
 
@@ -346,7 +349,7 @@ class TableFunctionScan(Relation):
     """``TABLE(f(...))``: the rows of a table function.
 
     Attributes:
-        operands: scalars of the outer row, of a :class:`Correlate`, or constants.
+        operands: scalars of the outer row, of a :class:`LogicalCorrelate`, or constants.
         function: its name, or the path of a user-defined one.
     """
 
@@ -396,7 +399,7 @@ KindCodes = tuple[tuple[RowKind, str], ...]
 
 
 @dataclass(frozen=True)
-class ToChangelog(Relation):
+class LogicalToChangelog(Relation):
     """``TO_CHANGELOG``: every change as an inserted row, with its kind as text in the first column.
 
     Attributes:
@@ -413,7 +416,7 @@ class ToChangelog(Relation):
 
 
 @dataclass(frozen=True)
-class FromChangelog(Relation):
+class LogicalFromChangelog(Relation):
     """``FROM_CHANGELOG``: inserted rows as changes of the kinds in a column.
 
     Attributes:
@@ -465,7 +468,7 @@ def joined_schema(left: Schema, right: Schema, kind: JoinKind) -> Schema:
 
 
 @dataclass(frozen=True)
-class Join(Relation):
+class LogicalJoin(Relation):
     """Pairs of rows for which a condition is true.
 
     Attributes:
@@ -499,7 +502,7 @@ class Join(Relation):
 
 
 @dataclass(frozen=True)
-class Correlate(Relation):
+class LogicalCorrelate(Relation):
     """A join in which the right relation is computed for each row of the left one.
 
     Attributes:

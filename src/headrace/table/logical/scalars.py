@@ -75,7 +75,7 @@ class CorrelatedRef(Scalar):
 
     Attributes:
         correlation: the variable of the row (``$cor0``), defined by the node with the subquery, or by the
-            :class:`~headrace.table.logical.relations.Correlate`.
+            :class:`~headrace.table.logical.relations.LogicalCorrelate`.
         index: the index of the column in that row.
         name: the column's name, for plans.
     """
@@ -249,7 +249,7 @@ class OverCall(Scalar):
     """``function(...) OVER (...)`` from the binder.
 
     A rule turns a projection with such calls into the relation
-    :class:`~headrace.table.logical.relations.OverAggregate`.
+    :class:`~headrace.table.logical.relations.LogicalOverAggregate`.
     """
 
     function: str

@@ -37,7 +37,7 @@ from headrace.table.parse.tree.statements import (
     Show,
     ShowCreate,
     ShowKind,
-    StatementSet,
+    SqlStatementSet,
     StatisticsScope,
     StopJob,
     Truncate,
@@ -127,7 +127,7 @@ class StatementParser(AlterationParser):
         self.expect("ON", "CONFLICT", "DO")
         return self.choose(_CONFLICTS)
 
-    def statement_set(self) -> StatementSet:
+    def statement_set(self) -> SqlStatementSet:
         """``STATEMENT SET BEGIN insert; ... END``."""
         start = self.start
         self.expect("STATEMENT", "SET", "BEGIN")
@@ -136,7 +136,7 @@ class StatementParser(AlterationParser):
             inserts.append(self.insert())
             self.expect(";")
         self.expect("END")
-        return StatementSet(tuple(inserts), start=start, end=self.end)
+        return SqlStatementSet(tuple(inserts), start=start, end=self.end)
 
     def begin(self) -> Statement:
         start = self.start

@@ -22,7 +22,7 @@ from headrace.operators.join.key_index import can_be_key
 from headrace.operators.join.regular.definition import JoinDefinition
 from headrace.operators.join.results import JoinType
 from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import JoinKind, Relation, Scan
+from headrace.table.logical.relations import JoinKind, LogicalAggregate, LogicalJoin, Relation, Scan
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Scalar, all_of, input_refs, moved
 from headrace.table.logical.schema import Schema
 from headrace.table.options import BROADCAST_THRESHOLD, RUNTIME_FILTER
@@ -229,9 +229,9 @@ class _Costs:
 
     def _of_node(self, relation: Relation) -> float:
         rows = self.estimates.rows
-        if isinstance(relation, logical.Aggregate):
+        if isinstance(relation, LogicalAggregate):
             return _OF_GROUPS * rows(relation.input)
-        if isinstance(relation, logical.Join):
+        if isinstance(relation, LogicalJoin):
             return rows(relation) + _INDEX * rows(relation.right) + _COMPARISON * rows(relation.left)
         if isinstance(relation, logical.Filter):
             calls = [each.function for each in relation.condition.walk() if isinstance(each, Call)]
@@ -250,7 +250,7 @@ class _Costs:
         rows = self.estimates.rows(relation)
         return rows * (_INDEX if rows <= _MANY else 2 * _INDEX)
 
-    def of_shuffling(self, join: logical.Join) -> float:
+    def of_shuffling(self, join: LogicalJoin) -> float:
         """The cost of shuffling both inputs of a join."""
         return _STAGE + _SHUFFLE * (self.estimates.rows(join.left) + self.estimates.rows(join.right))
 
@@ -262,7 +262,7 @@ class _Costs:
 
 
 def executed_join(
-    join: logical.Join, left: PhysicalNode, right: PhysicalNode, context: ConversionContext
+    join: LogicalJoin, left: PhysicalNode, right: PhysicalNode, context: ConversionContext
 ) -> PhysicalNode:
     """The join of two bounded inputs in the way that costs least."""
     costs, threshold = _Costs.of(context), context.settings.get(BROADCAST_THRESHOLD)
@@ -295,7 +295,7 @@ def _cost_of_reading(kind: LogicalType) -> float:
 
 
 def _broadcast_join(
-    join: logical.Join, left: PhysicalNode, right: PhysicalNode, costs: _Costs, most: float
+    join: LogicalJoin, left: PhysicalNode, right: PhysicalNode, costs: _Costs, most: float
 ) -> PhysicalNode | None:
     """The join with a build side that each task computes, where that costs no more than something else."""
     hints = dict(join.sides_of_hints)
@@ -329,7 +329,7 @@ def _build_sides(kind: JoinKind) -> tuple[bool, ...]:
 
 
 def _filters(
-    join: logical.Join, left: PhysicalNode, right: PhysicalNode, costs: _Costs, context: ConversionContext
+    join: LogicalJoin, left: PhysicalNode, right: PhysicalNode, costs: _Costs, context: ConversionContext
 ) -> tuple[_KeyFilter | None, _KeyFilter | None]:
     """The filters of both inputs of a join, which keep rows whose keys the other one may have; None for none."""
     keys = JoinKeys.of(join.condition, len(left.schema))
@@ -451,11 +451,11 @@ def _scan_of(relation: Relation, index: int) -> Scan | None:
             if not isinstance(column, InputRef):
                 return None
             index = column.index
-        elif isinstance(relation, logical.Aggregate):
+        elif isinstance(relation, LogicalAggregate):
             if index >= len(relation.group):
                 return None
             index = relation.group[index]
-        elif isinstance(relation, logical.Join):
+        elif isinstance(relation, LogicalJoin):
             width = len(relation.left.schema)
             index, relation = (index, relation.left) if index < width else (index - width, relation.right)
             continue
@@ -473,7 +473,7 @@ def _grouped_rows(relation: Relation, columns: Sequence[int], costs: _Costs) -> 
         return _grouped_rows(relation.input, places, costs) if len(places) == len(below) else None
     if isinstance(relation, logical.Filter):
         return _grouped_rows(relation.input, columns, costs)
-    is_grouped = isinstance(relation, logical.Aggregate) and set(columns) <= set(range(len(relation.group)))
+    is_grouped = isinstance(relation, LogicalAggregate) and set(columns) <= set(range(len(relation.group)))
     return costs.estimates.rows(relation.inputs[0]) if is_grouped else None
 
 
@@ -486,9 +486,9 @@ def _providers(relation: Relation, columns: tuple[int, ...]) -> Iterator[tuple[R
             yield from _providers(relation.input, tuple(each.index for each in places if isinstance(each, InputRef)))
     elif isinstance(relation, logical.Filter):
         yield from _below(relation.input, columns)
-    elif isinstance(relation, logical.Aggregate) and set(columns) <= set(range(len(relation.group))):
+    elif isinstance(relation, LogicalAggregate) and set(columns) <= set(range(len(relation.group))):
         yield from _providers(relation.input, tuple(relation.group[index] for index in columns))
-    elif isinstance(relation, logical.Join):
+    elif isinstance(relation, LogicalJoin):
         yield from _providers_of_join(relation, columns)
 
 
@@ -499,7 +499,7 @@ def _below(relation: Relation, columns: tuple[int, ...]) -> Iterator[tuple[Relat
     yield from found
 
 
-def _providers_of_join(join: logical.Join, columns: tuple[int, ...]) -> Iterator[tuple[Relation, tuple[int, ...]]]:
+def _providers_of_join(join: LogicalJoin, columns: tuple[int, ...]) -> Iterator[tuple[Relation, tuple[int, ...]]]:
     width, keys = len(join.left.schema), JoinKeys.of(join.condition, len(join.left.schema))
     of_left = {right + width: left for left, right in zip(keys.left, keys.right, strict=True)}
     of_right = dict(zip(keys.left, keys.right, strict=True))

@@ -11,6 +11,7 @@ from headrace.common.logical_types import string
 from headrace.graph.row_specs import KIND_NAMES, ColumnToKindsSpec, KindsToColumnSpec
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.relations import LogicalFromChangelog, LogicalToChangelog
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.changelog_rules import ChangelogRule, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
@@ -98,13 +99,13 @@ def _descriptor(column: str) -> str:
     return "DEFAULT()" if column == "op" else f"DESCRIPTOR(_UTF-16LE'{column}')"
 
 
-@conversion_rule(logical.ToChangelog)
-def _to_changelog(node: logical.ToChangelog, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalToChangelog)
+def _to_changelog(node: LogicalToChangelog, context: ConversionContext) -> PhysicalNode:
     return ToChangelog(converted(node.input, context), node.kind_column, node.codes)
 
 
-@conversion_rule(logical.FromChangelog)
-def _from_changelog(node: logical.FromChangelog, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalFromChangelog)
+def _from_changelog(node: LogicalFromChangelog, context: ConversionContext) -> PhysicalNode:
     if context.is_batch:
         raise PlanningError("FROM_CHANGELOG needs streaming mode: tables have no changes in batch mode")
     return FromChangelog(converted(node.input, context), node.kind_column, node.codes)

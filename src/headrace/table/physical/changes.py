@@ -11,7 +11,7 @@ from headrace.common.types import RowKind
 from headrace.graph.changelog_specs import ChangelogNormalizeSpec
 from headrace.graph.specs import KeepRowKindsSpec
 from headrace.table.logical.errors import SinkConflictError
-from headrace.table.logical.relations import Relation, Scan, WatermarkAssigner
+from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation, Scan
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE, REQUIRE_ON_CONFLICT, UPSERT_MATERIALIZE
@@ -193,7 +193,7 @@ def _check_watermarks(query: Relation, conflict: str) -> None:
 
 
 def _without_watermarks(relation: Relation) -> list[Scan]:
-    if isinstance(relation, WatermarkAssigner):
+    if isinstance(relation, LogicalWatermarkAssigner):
         return []
     if isinstance(relation, Scan):
         return [relation]

@@ -26,7 +26,7 @@ from headrace.table.functions.casts import is_castable
 from headrace.table.functions.types import DOUBLE, INT, root_of
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
-from headrace.table.logical.relations import Relation
+from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation
 from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE, STATISTICS
@@ -325,8 +325,8 @@ def _values(values: logical.Values, _: ConversionContext) -> PhysicalNode:
     return ValuesScan(values.rows, with_unique_names(values.columns))
 
 
-@conversion_rule(logical.WatermarkAssigner)
-def _watermark(assigner: logical.WatermarkAssigner, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalWatermarkAssigner)
+def _watermark(assigner: LogicalWatermarkAssigner, context: ConversionContext) -> PhysicalNode:
     return WatermarkAssigner(converted(assigner.input, context), assigner.rowtime, assigner.watermark)
 
 

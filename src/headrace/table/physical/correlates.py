@@ -13,7 +13,7 @@ from headrace.operators.unnest import CollectionKind
 from headrace.table.functions.definitions import USER_FUNCTION
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import Relation
+from headrace.table.logical.relations import LogicalCorrelate, Relation
 from headrace.table.logical.scalars import BOOLEAN, Call, CorrelatedRef, InputRef, Literal, Scalar, input_refs, moved
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.basic import ValuesScan
@@ -101,13 +101,13 @@ def collection_kind(kind: LogicalType) -> CollectionKind:
     raise PlanningError(f"UNNEST takes an array, a map or a multiset, and not {kind}")
 
 
-@conversion_rule(logical.Correlate)
-def _correlate(correlate: logical.Correlate, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalCorrelate)
+def _correlate(correlate: LogicalCorrelate, context: ConversionContext) -> PhysicalNode:
     return _joined(converted(correlate.left, context), correlate.right, correlate, is_shown=context.is_shown)
 
 
 def _joined(
-    left: PhysicalNode, right: Relation, correlate: logical.Correlate, *, is_shown: bool = False
+    left: PhysicalNode, right: Relation, correlate: LogicalCorrelate, *, is_shown: bool = False
 ) -> PhysicalNode:
     """The rows of the right relation for each row of the left one, after the columns of the left one."""
     width, keeps_empty = len(left.schema), correlate.kind is logical.JoinKind.LEFT

@@ -172,8 +172,8 @@ class GroupWindowAggregate(PhysicalNode):
         return Calc(grouped, refs, tuple(grouped.schema.names[place] for place in places))
 
 
-@conversion_rule(rules.GroupWindowAggregate)
-def _group_window(relation: rules.GroupWindowAggregate, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(rules.LogicalGroupWindowAggregate)
+def _group_window(relation: rules.LogicalGroupWindowAggregate, context: ConversionContext) -> PhysicalNode:
     if relation.problem:
         raise PlanningError(relation.problem)
     _check_sizes(relation)
@@ -196,7 +196,7 @@ def _group_window(relation: rules.GroupWindowAggregate, context: ConversionConte
     return _with_parts(relation, node, len(keys))
 
 
-def _check_sizes(relation: rules.GroupWindowAggregate) -> None:
+def _check_sizes(relation: rules.LogicalGroupWindowAggregate) -> None:
     for size in (relation.size, relation.step):
         if size is not None and size <= 0:
             raise PlanningError(f"{relation.kind.value} requires positive sizes, and one is {size} ms")
@@ -211,7 +211,7 @@ def _emission(context: ConversionContext) -> Emission:
     )
 
 
-def _with_parts(relation: rules.GroupWindowAggregate, node: PhysicalNode, keys: int) -> PhysicalNode:
+def _with_parts(relation: rules.LogicalGroupWindowAggregate, node: PhysicalNode, keys: int) -> PhysicalNode:
     """The columns in the order of the relation; the node has those of the window last."""
     width, schema = keys + len(relation.calls), relation.schema
     places = [*range(width)]

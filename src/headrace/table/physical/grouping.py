@@ -19,7 +19,7 @@ from headrace.formats.statistics import ColumnStatistics, Statistics
 from headrace.table.functions.types import BIGINT, DOUBLE, INT, STRING
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import Relation, Scan
+from headrace.table.logical.relations import LogicalAggregate, Relation, Scan
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import unique_names
 from headrace.table.options import AGG_PHASES, AGGREGATE_PUSHDOWN, DISTINCT_BUCKETS, DISTINCT_SPLIT
@@ -40,7 +40,7 @@ _UNKNOWN: Final = object()
 _BIGINT: Final = BIGINT.not_null()
 
 
-def _known_aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> ValuesScan | None:
+def _known_aggregate(aggregate: LogicalAggregate, context: ConversionContext) -> ValuesScan | None:
     """The row of an aggregate over a whole table; None where it has to be computed."""
     is_asked = context.estimates is not None and context.settings.get(AGGREGATE_PUSHDOWN)
     if not is_asked or aggregate.group or not aggregate.is_simple:
@@ -255,13 +255,13 @@ def _with_json_arguments(
 _GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
 
 
-def _has_grouping(aggregate: logical.Aggregate) -> bool:
+def _has_grouping(aggregate: LogicalAggregate) -> bool:
     """Return whether an aggregate has several grouping sets, or calls ``GROUPING``."""
     return not aggregate.is_simple or any(call.function in _GROUPING_FUNCTIONS for call in aggregate.calls)
 
 
 def _with_grouping_sets(
-    aggregate: logical.Aggregate, source: PhysicalNode, make: _MakeAggregate, kind: LogicalType = _BIGINT
+    aggregate: LogicalAggregate, source: PhysicalNode, make: _MakeAggregate, kind: LogicalType = _BIGINT
 ) -> PhysicalNode:
     """The plan of an aggregate with grouping sets over its input.
 
@@ -302,7 +302,7 @@ def _number(group: tuple[int, ...], keys: tuple[int, ...]) -> int:
     return sum(1 << (len(group) - 1 - place) for place, index in enumerate(group) if index not in keys)
 
 
-def _shown(aggregate: logical.Aggregate, node: PhysicalNode, kind: LogicalType) -> PhysicalNode:
+def _shown(aggregate: LogicalAggregate, node: PhysicalNode, kind: LogicalType) -> PhysicalNode:
     """The columns of the aggregate, from a node that has the grouping set's number after the keys."""
     group = aggregate.group
     columns = node.schema
@@ -320,7 +320,7 @@ def _shown(aggregate: logical.Aggregate, node: PhysicalNode, kind: LogicalType) 
     return projected(node, expressions, unique_names(aggregate.names))
 
 
-def _grouping(aggregate: logical.Aggregate, call: AggregateCall, number: Scalar) -> Scalar:
+def _grouping(aggregate: LogicalAggregate, call: AggregateCall, number: Scalar) -> Scalar:
     """The value of ``GROUPING``: a bit for each operand, set where the grouping set leaves it out."""
     values = {_number(aggregate.group, keys): _number(call.operands, keys) for keys in aggregate.grouping_sets}
     *others, last = dict.fromkeys(values.values())
@@ -331,8 +331,8 @@ def _grouping(aggregate: logical.Aggregate, call: AggregateCall, number: Scalar)
     return Case(tuple(branches), _literal(last), type=_BIGINT) if branches else _literal(last)
 
 
-@conversion_rule(logical.Aggregate)
-def _aggregate(aggregate: logical.Aggregate, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalAggregate)
+def _aggregate(aggregate: LogicalAggregate, context: ConversionContext) -> PhysicalNode:
     ordered = next((call.function for call in aggregate.calls if call.order_by), None)
     if ordered is not None:
         raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
@@ -364,7 +364,7 @@ _FEW: Final = 100_000.0
 """The number of groups up to which one task is faster than several."""
 
 
-def _has_few_groups(aggregate: logical.Aggregate, context: ConversionContext) -> bool:
+def _has_few_groups(aggregate: LogicalAggregate, context: ConversionContext) -> bool:
     estimates = context.estimates
     return estimates is not None and estimates.are_known(aggregate) and estimates.rows(aggregate) <= _FEW
 

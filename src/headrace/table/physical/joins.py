@@ -13,9 +13,8 @@ from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
 from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
 from headrace.table.functions.types import CHARACTERS, is_in
-from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import is_equality, is_true
-from headrace.table.logical.relations import JoinKind, joined_schema
+from headrace.table.logical.relations import JoinKind, LogicalJoin, joined_schema
 from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, all_of, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
 from headrace.table.physical.basic import Calc, Exchange
@@ -332,7 +331,7 @@ class SortMergeJoin(HashJoin):
 
 
 def bounded_join(
-    join: logical.Join,
+    join: LogicalJoin,
     left: PhysicalNode,
     right: PhysicalNode,
     threshold: int | None = None,
@@ -419,7 +418,7 @@ _LARGEST_BROADCAST: Final = 1 << 20
 """The bytes of an input that Flink sends to all tasks, at most, unless the program says otherwise."""
 
 
-def regular_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
+def regular_join(join: LogicalJoin, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:
     """The regular join of two changelogs, whose result has no time attributes."""
     left, right = without_times(left), without_times(right)
     keys = JoinKeys.of(join.condition, len(left.schema))

@@ -11,9 +11,19 @@ from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.common.masking import masked
 from headrace.table.functions.types import INT
 from headrace.table.logical import relations as logical
-from headrace.table.logical.match import Match
+from headrace.table.logical.match import LogicalMatch
 from headrace.table.logical.models import MLPredict
-from headrace.table.logical.relations import Relation
+from headrace.table.logical.relations import (
+    LogicalAggregate,
+    LogicalCorrelate,
+    LogicalFromChangelog,
+    LogicalJoin,
+    LogicalSort,
+    LogicalToChangelog,
+    LogicalWatermarkAssigner,
+    LogicalWindowTableFunction,
+    Relation,
+)
 from headrace.table.logical.scalars import (
     AggregateCall,
     Cast,
@@ -77,7 +87,7 @@ def _inputs(relation: Relation) -> Sequence[Relation]:
 
 def _all_inputs(relation: Relation) -> Sequence[Relation]:
     """The relations below one, without the constant that ``COUNT(*)`` reads."""
-    if isinstance(relation, logical.Aggregate) and _is_constant(relation.input) and not _reads(relation):
+    if isinstance(relation, LogicalAggregate) and _is_constant(relation.input) and not _reads(relation):
         return relation.input.inputs
     if isinstance(relation, logical.Sink):
         return (_merged(relation.input),)
@@ -93,7 +103,7 @@ def _is_constant(relation: Relation) -> bool:
     return relation.names == ("$f0",) and isinstance(last, Literal) and last.value == 0
 
 
-def _reads(aggregate: logical.Aggregate) -> bool:
+def _reads(aggregate: LogicalAggregate) -> bool:
     return bool(aggregate.group) or any(call.columns for call in aggregate.calls)
 
 
@@ -143,7 +153,7 @@ def _values(values: logical.Values) -> Terms:
     yield "tuples", f"[{', '.join(rows)}]"
 
 
-def _watermark(assigner: logical.WatermarkAssigner) -> Terms:
+def _watermark(assigner: LogicalWatermarkAssigner) -> Terms:
     yield "rowtime", assigner.input.schema.names[assigner.rowtime]
     yield "watermark", _text(assigner.watermark)
 
@@ -174,13 +184,13 @@ _KNOWN_CASTS: Final = (
 
 
 def _filter(relation: logical.Filter) -> Terms:
-    is_having = isinstance(relation.input, logical.Aggregate)
+    is_having = isinstance(relation.input, LogicalAggregate)
     yield "condition", _text(simplified(relation.condition) if is_having else relation.condition)
     if relation.correlation is not None:
         yield "variablesSet", f"[{relation.correlation}]"
 
 
-def _aggregate(aggregate: logical.Aggregate) -> Terms:
+def _aggregate(aggregate: LogicalAggregate) -> Terms:
     yield "group", _braces(aggregate.group)
     if not aggregate.is_simple:
         yield "groups", f"[{', '.join(map(_braces, aggregate.grouping_sets))}]"
@@ -226,7 +236,7 @@ def _sort_key(key: SortKey) -> str:
     return f"{key.index} {_direction(key)}"
 
 
-def _sort(sort: logical.Sort) -> Terms:
+def _sort(sort: LogicalSort) -> Terms:
     yield from ((f"sort{number}", f"${key.index}") for number, key in enumerate(sort.keys))
     yield from ((f"dir{number}", _direction(key)) for number, key in enumerate(sort.keys))
     if sort.offset:
@@ -235,7 +245,7 @@ def _sort(sort: logical.Sort) -> Terms:
         yield "fetch", str(sort.limit)
 
 
-def _window(window: logical.WindowTableFunction) -> Terms:
+def _window(window: LogicalWindowTableFunction) -> Terms:
     schema = window.input.schema
     source = "TABLE(#0)"
     if window.partition_by:
@@ -261,7 +271,7 @@ def _uncollect(node: _Uncollect) -> Terms:
         yield "withOrdinality", "true"
 
 
-def _join(join: logical.Join) -> Terms:
+def _join(join: LogicalJoin) -> Terms:
     yield "condition", _text(simplified(join.condition))
     yield "joinType", join.kind.value
     by_state = [hint for hint in join.hints if hint.name == "STATE_TTL"]
@@ -285,12 +295,12 @@ def _place_in_map(option: tuple[str, str]) -> int:
     return (code ^ code >> 16) & 15
 
 
-def _to_changelog(node: logical.ToChangelog) -> Terms:
+def _to_changelog(node: LogicalToChangelog) -> Terms:
     yield "invocation", f"TO_CHANGELOG(TABLE(#0), {_defaults(node.kind_column, 4)})"
     yield "rowType", _row_type(node)
 
 
-def _from_changelog(node: logical.FromChangelog) -> Terms:
+def _from_changelog(node: LogicalFromChangelog) -> Terms:
     yield "invocation", f"FROM_CHANGELOG(TABLE(#0), {_defaults(node.input.schema.names[node.kind_column], 4)})"
     yield "rowType", _row_type(node)
 
@@ -311,7 +321,7 @@ def _sample(sample: logical.Sample) -> Terms:
     yield "repeatableSeed", "-" if sample.seed is None else str(sample.seed)
 
 
-def _correlate(correlate: logical.Correlate) -> Terms:
+def _correlate(correlate: LogicalCorrelate) -> Terms:
     yield "correlation", correlate.correlation
     yield "joinType", correlate.kind.value
     yield "requiredColumns", _braces(correlate.required)
@@ -319,7 +329,7 @@ def _correlate(correlate: logical.Correlate) -> Terms:
         yield "joinHints", f"[{''.join(_hint(hint, '[0]') for hint in correlate.hints)}]"
 
 
-def _match(match: Match) -> Terms:
+def _match(match: LogicalMatch) -> Terms:
     clauses = match.clauses
     yield "partition", f"[{', '.join(map(str, clauses.partition_by))}]"
     yield "order", f"[{', '.join(map(_sort_key, clauses.order_by))}]"
@@ -351,22 +361,22 @@ def _all(operation: logical.SetOperation) -> Terms:
 _TERMS: Final[dict[type[Relation], tuple[str, Callable[[Any], Terms]]]] = {
     logical.Scan: ("LogicalTableScan", _scan),
     logical.Values: ("LogicalValues", _values),
-    logical.WatermarkAssigner: ("LogicalWatermarkAssigner", _watermark),
+    LogicalWatermarkAssigner: ("LogicalWatermarkAssigner", _watermark),
     logical.Project: ("LogicalProject", _project),
     logical.Filter: ("LogicalFilter", _filter),
-    logical.Aggregate: ("LogicalAggregate", _aggregate),
-    logical.Sort: ("LogicalSort", _sort),
-    logical.WindowTableFunction: ("LogicalTableFunctionScan", _window),
+    LogicalAggregate: ("LogicalAggregate", _aggregate),
+    LogicalSort: ("LogicalSort", _sort),
+    LogicalWindowTableFunction: ("LogicalTableFunctionScan", _window),
     logical.TableFunctionScan: ("LogicalTableFunctionScan", _table_function),
     _Uncollect: ("Uncollect", _uncollect),
     logical.Snapshot: ("LogicalSnapshot", lambda snapshot: iter([("period", _text(snapshot.period))])),
-    logical.Join: ("LogicalJoin", _join),
-    logical.Correlate: ("LogicalCorrelate", _correlate),
+    LogicalJoin: ("LogicalJoin", _join),
+    LogicalCorrelate: ("LogicalCorrelate", _correlate),
     logical.SetOperation: ("LogicalUnion", _all),
-    logical.ToChangelog: ("LogicalTableFunctionScan", _to_changelog),
-    logical.FromChangelog: ("LogicalTableFunctionScan", _from_changelog),
+    LogicalToChangelog: ("LogicalTableFunctionScan", _to_changelog),
+    LogicalFromChangelog: ("LogicalTableFunctionScan", _from_changelog),
     MLPredict: ("LogicalTableFunctionScan", _predict),
     logical.Sample: ("Sample", _sample),
-    Match: ("LogicalMatch", _match),
+    LogicalMatch: ("LogicalMatch", _match),
     logical.Sink: ("LogicalSink", _sink),
 }

@@ -36,6 +36,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.match import (
     ALL_ROWS,
     SHOWN_ROW,
+    LogicalMatch,
     MatchClauses,
     PatternAggregate,
     PatternExclusion,
@@ -43,7 +44,6 @@ from headrace.table.logical.match import (
     PatternQuantity,
     PatternRef,
 )
-from headrace.table.logical.match import Match as LogicalMatch
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.parse.tree.queries import AfterMatch

@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.operators.pattern.automaton import Action, Automaton, Preference, State, StateKind, Transition
+from headrace.operators.pattern.automaton import (
+    Action,
+    Automaton,
+    AutomatonState,
+    Preference,
+    StateType,
+    Transition,
+)
 from headrace.operators.pattern.conditions import ALWAYS, Condition, EventBit
 from headrace.operators.pattern.skip_strategies import SkipStrategy
 from headrace.table.logical.errors import PlanningError
@@ -92,12 +99,12 @@ def preferred_automaton(
         for each in ways
     ]
     states = [
-        State("$start", "", StateKind.START, made[0]),
-        State("$end", "", StateKind.FINAL, ()),
-        State("$passed", "", StateKind.NORMAL, ()),
+        AutomatonState("$start", "", StateType.START, made[0]),
+        AutomatonState("$end", "", StateType.FINAL, ()),
+        AutomatonState("$passed", "", StateType.NORMAL, ()),
     ]
     for number, (variable, out) in enumerate(zip(program.variables, made[1:], strict=True)):
-        states.append(State(f"{variable}\0{number}", variable, StateKind.NORMAL, out))
+        states.append(AutomatonState(f"{variable}\0{number}", variable, StateType.NORMAL, out))
     preference = Preference(clauses.rows_before, _PASSED, frozenset(program.excluded))
     can_match_nothing = any(way.target == _END for way in made[0])
     return Automaton(tuple(states), _START, window, skip, tuple(bits.of_events), can_match_nothing, preference)

@@ -10,8 +10,7 @@ from typing import ClassVar, Final
 from headrace.graph.join_specs import MultiJoinSpec
 from headrace.operators.join.regular.stored_rows import SideState
 from headrace.table.bind.hints import time_to_live
-from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import JoinKind, joined_schema
+from headrace.table.logical.relations import JoinKind, LogicalJoin, joined_schema
 from headrace.table.logical.scalars import InputRef, Scalar, moved
 from headrace.table.logical.schema import Schema, unique_names
 from headrace.table.options import MULTI_JOIN
@@ -120,7 +119,7 @@ def _unique_key_text(arm: PhysicalNode) -> str:
 
 
 def multi_join(
-    join: logical.Join, left: PhysicalNode, right: PhysicalNode, context: ConversionContext
+    join: LogicalJoin, left: PhysicalNode, right: PhysicalNode, context: ConversionContext
 ) -> PhysicalNode | None:
     """The join as a multi-join, or as part of the multi-join on its left; None where it is neither.
 
@@ -153,7 +152,7 @@ def _have_one_type(left: PhysicalNode, right: PhysicalNode, keys: JoinKeys) -> l
     return [types[0][one].as_nullable() == types[1][other].as_nullable() for one, other in pairs]
 
 
-def _with_further(join: logical.Join, left: PhysicalNode, right: PhysicalNode, keys: JoinKeys) -> PhysicalNode | None:
+def _with_further(join: LogicalJoin, left: PhysicalNode, right: PhysicalNode, keys: JoinKeys) -> PhysicalNode | None:
     """The multi-join on the left with one more input; None if there is none, or the key is another one."""
     columns = InputRef.all_of(left.schema)
     if isinstance(left, Calc) and left.condition is None and all(isinstance(e, InputRef) for e in left.expressions):

@@ -16,9 +16,8 @@ from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.frames import OverFrame
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.functions.types import BIGINT, INT
-from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import OverFunction
+from headrace.table.logical.relations import LogicalOverAggregate, OverFunction
 from headrace.table.logical.scalars import (
     BOOLEAN,
     Branch,
@@ -45,7 +44,7 @@ from headrace.table.physical.phases import Phase
 from headrace.table.physical.row_counts import size_of
 from headrace.table.physical.scalar_text import execution_text
 from headrace.table.physical.translation import GraphBuilder, by_key
-from headrace.table.rules.rank import Rank
+from headrace.table.rules.rank import LogicalRank
 
 _INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
 
@@ -328,8 +327,8 @@ def operation(call: OverFunction, name: str, given: PhysicalNode) -> AggregateOp
     )
 
 
-@conversion_rule(logical.OverAggregate)
-def _over(over: logical.OverAggregate, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalOverAggregate)
+def _over(over: LogicalOverAggregate, context: ConversionContext) -> PhysicalNode:
     source = converted(over.input, context)
     frame = frame_of(over.frame)
     if context.is_batch:
@@ -353,7 +352,7 @@ def _over(over: logical.OverAggregate, context: ConversionContext) -> PhysicalNo
 
 
 def _node(
-    over: logical.OverAggregate,
+    over: LogicalOverAggregate,
     source: PhysicalNode,
     frame: OverFrame,
     time: TimeAttribute | None,
@@ -370,7 +369,7 @@ _BY_PEERS: Final = frozenset(("RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_RANK",
 """Functions whose frame plans show as one of peers."""
 
 
-def _time_of(over: logical.OverAggregate, source: PhysicalNode) -> TimeAttribute | None:
+def _time_of(over: LogicalOverAggregate, source: PhysicalNode) -> TimeAttribute | None:
     """The kind of the time attribute that orders rows; None for another order.
 
     Raises:
@@ -436,7 +435,7 @@ def frame_text(frame: Frame) -> str:
     return f"{'ROWS' if frame.is_rows else 'RANGE'} BETWEEN {bounds[0]} AND {bounds[1]}"
 
 
-def bounded_rank(rank: Rank, source: PhysicalNode) -> PhysicalNode:
+def bounded_rank(rank: LogicalRank, source: PhysicalNode) -> PhysicalNode:
     """Top-N in batch mode: ranks all rows, then filters by the range."""
     call = OverFunction(rank.function, (), rank.rank.type)
     exchange, frame = Exchange(source, rank.partition_by), OverFrame(is_rows=True)
@@ -462,7 +461,7 @@ def _compare(operator: str, left: Scalar, right: Scalar) -> Scalar:
     return Call(operator, (left, right), type=BOOLEAN)
 
 
-def rank_phases(rank: Rank, source: PhysicalNode) -> PhysicalNode:
+def rank_phases(rank: LogicalRank, source: PhysicalNode) -> PhysicalNode:
     """``RANK`` of batch mode as plans show it: of the rows of each task, and then of all of them."""
     given = source.schema
     names = given.names

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.errors import refuses_depth
-from headrace.table.logical.relations import Join, Relation
+from headrace.table.logical.relations import LogicalJoin, Relation
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.options import JOIN_REORDER, NON_DETERMINISTIC_UPDATES, PREDICATE_PUSHDOWN
@@ -116,7 +116,7 @@ class Planner:
         if not self.is_batch or asked is False:
             return None
         estimates = Estimates(lambda scan: statistics_of(scan, context))
-        has_joins = any(isinstance(node, Join) for node in relation.walk())
+        has_joins = any(isinstance(node, LogicalJoin) for node in relation.walk())
         return estimates if asked or (has_joins and estimates.are_known(relation)) else None
 
     @refuses_depth

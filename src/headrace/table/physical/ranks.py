@@ -234,8 +234,8 @@ class WindowRank(PhysicalNode):
         return builder.add(spec, self.name, by_key(inputs[0], self.input.schema, self.partition_by))
 
 
-@conversion_rule(rules.Rank)
-def _rank(rank: rules.Rank, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(rules.LogicalRank)
+def _rank(rank: rules.LogicalRank, context: ConversionContext) -> PhysicalNode:
     source = converted(rank.input, context)
     if context.is_batch:
         if context.is_shown and rank.function == "RANK" and rank.end is not None:
@@ -342,7 +342,7 @@ def _windows_of_groups(source: PhysicalNode) -> WindowColumns | None:
     return None if below is None else below.through({index: at for at, index in enumerate(source.group)})
 
 
-def _window_rank(source: PhysicalNode, rank: rules.Rank) -> PhysicalNode | None:
+def _window_rank(source: PhysicalNode, rank: rules.LogicalRank) -> PhysicalNode | None:
     """The plan of a window Top-N; None if the rank's partition keys do not include a window."""
     columns = _windows_of_groups(source)
     if columns is None or columns.start not in rank.partition_by or columns.end not in rank.partition_by:

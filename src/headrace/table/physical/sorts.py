@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from headrace.graph.changelog_specs import RankSpec, SortSpec, TemporalSortSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
-from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.relations import LogicalSort
 from headrace.table.logical.scalars import InputRef, SortKey
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.physical.basic import Calc, Exchange, PulledCalc, ValuesScan
@@ -173,8 +173,8 @@ def _column(calc: Calc, index: int) -> int:
     return found.index
 
 
-@conversion_rule(logical.Sort)
-def _sort(sort: logical.Sort, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalSort)
+def _sort(sort: LogicalSort, context: ConversionContext) -> PhysicalNode:
     if sort.limit == 0:
         return ValuesScan((), with_unique_names(sort.schema))
     source = Exchange(converted(sort.input, context), ())
@@ -193,7 +193,7 @@ def _sort(sort: logical.Sort, context: ConversionContext) -> PhysicalNode:
     return _by_time(source, sort)
 
 
-def _by_time(source: PhysicalNode, sort: logical.Sort) -> PhysicalNode:
+def _by_time(source: PhysicalNode, sort: LogicalSort) -> PhysicalNode:
     first = sort.keys[0]
     if source.schema[first.index].time is None:
         raise PlanningError(

@@ -24,10 +24,10 @@ from headrace.table.logical.relations import (
     Filter,
     Hint,
     JoinKind,
+    LogicalWatermarkAssigner,
     Project,
     Relation,
     Scan,
-    WatermarkAssigner,
     joined_schema,
 )
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Literal, Scalar, all_of, conjuncts
@@ -44,8 +44,7 @@ from headrace.table.physical.literal_text import literal_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key, record_type
 from headrace.table.rules.conditions import call
-from headrace.table.rules.temporal import LookupJoin as LogicalLookupJoin
-from headrace.table.rules.temporal import TemporalJoin as LogicalTemporalJoin
+from headrace.table.rules.temporal import LogicalLookupJoin, LogicalTemporalJoin
 
 if TYPE_CHECKING:
     from headrace.operators.asynchronous.requests import RequestSettings
@@ -340,7 +339,7 @@ def _over_scan(relation: Relation, context: ConversionContext) -> PhysicalNode:
         return projected(_over_scan(relation.input, context), relation.expressions, relation.names)
     if isinstance(relation, Filter):
         return filtered(_over_scan(relation.input, context), relation.condition)
-    if isinstance(relation, WatermarkAssigner):
+    if isinstance(relation, LogicalWatermarkAssigner):
         return _over_scan(relation.input, context)
     assert isinstance(relation, Scan), "only tables are looked up"
     source = table_source(relation, context)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.common.logical_types import ArrayType, RowType
-from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import WindowKind
+from headrace.table.logical.relations import LogicalWindowTableFunction, WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, InputRef
 from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
 from headrace.table.physical.basic import Calc, Exchange
@@ -61,8 +60,8 @@ class SessionTableFunction(WindowTableFunction):
         return Calc(node, tuple(InputRef.of(node.schema, place) for place in places), names)
 
 
-@conversion_rule(logical.WindowTableFunction)
-def _window_function(function: logical.WindowTableFunction, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalWindowTableFunction)
+def _window_function(function: LogicalWindowTableFunction, context: ConversionContext) -> PhysicalNode:
     is_session = function.kind is WindowKind.SESSION
     if is_session and context.is_batch:
         raise PlanningError("Unaligned windows like session are not supported in batch mode yet.")

@@ -8,9 +8,8 @@ from typing import ClassVar, Final
 
 from headrace.graph.join_specs import TableIntervalJoinSpec, TableWindowJoinSpec
 from headrace.operators.join.find_pairs import TableJoinInterval
-from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import condition_of
-from headrace.table.logical.relations import JoinKind
+from headrace.table.logical.relations import JoinKind, LogicalJoin
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Literal, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
@@ -92,7 +91,7 @@ class IntervalJoin(AnyJoin):
         return builder.add(spec, self.name, *self.keyed(inputs))
 
 
-def interval_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
+def interval_join(join: LogicalJoin, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
     """The interval join; None if the condition does not bound times on both sides."""
     if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
         return None
@@ -200,7 +199,7 @@ class WindowJoin(AnyJoin):
         return builder.add(spec, self.name, *self.keyed(inputs))
 
 
-def window_join(join: logical.Join, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
+def window_join(join: LogicalJoin, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
     """The window join; None if the condition does not compare the windows for equality."""
     columns = window_columns(left), window_columns(right)
     if columns[0] is None or columns[1] is None or columns[0].window != columns[1].window:
@@ -228,8 +227,8 @@ def _compared(condition: Scalar) -> tuple[int, int] | None:
     return (columns[0], columns[1]) if len(columns) == len(condition.operands) else None
 
 
-@conversion_rule(logical.Join)
-def _join(join: logical.Join, context: ConversionContext) -> PhysicalNode:
+@conversion_rule(LogicalJoin)
+def _join(join: LogicalJoin, context: ConversionContext) -> PhysicalNode:
     left, right = converted(join.left, context), converted(join.right, context)
     if context.is_batch:
         if context.is_shown:

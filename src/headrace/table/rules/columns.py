@@ -13,14 +13,22 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import Relation
+from headrace.table.logical.relations import (
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalOverAggregate,
+    LogicalSort,
+    LogicalWatermarkAssigner,
+    LogicalWindowTableFunction,
+    Relation,
+)
 from headrace.table.logical.scalars import InputRef, OverCall, Scalar, Subquery, input_refs, moved
 from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.over import shows_all
 from headrace.table.rules.purpose import EXECUTED, PlanPurpose
-from headrace.table.rules.rank import Rank, compared_constants
-from headrace.table.rules.temporal import LookupJoin, TemporalJoin
+from headrace.table.rules.rank import LogicalRank, compared_constants
+from headrace.table.rules.temporal import LogicalLookupJoin, LogicalTemporalJoin
 
 _ADDED: Final = re.compile(r"\$\d+")
 """Names of columns that are computed for ``OVER`` calls: their places."""
@@ -110,7 +118,7 @@ def _has_subquery(project: logical.Project) -> bool:
     return any(isinstance(node, Subquery) for each in project.expressions for node in each.walk())
 
 
-def _over_permuted(aggregate: logical.Aggregate) -> logical.Aggregate:
+def _over_permuted(aggregate: LogicalAggregate) -> LogicalAggregate:
     """An aggregate over the table itself where the projection between them only puts all of its columns in order."""
     project = aggregate.input
     if not isinstance(project, logical.Project) or not isinstance(project.input, logical.Scan | Normalize):
@@ -132,7 +140,7 @@ def _has_names(relation: Relation) -> bool:
     """Return whether plans show the names of a projection of a relation: with another one, and of constants."""
     if isinstance(relation, logical.Filter) and isinstance(relation.condition, InputRef):
         return True
-    is_first = isinstance(relation, Rank) and (relation.start, relation.end) == (1, 1)
+    is_first = isinstance(relation, LogicalRank) and (relation.start, relation.end) == (1, 1)
     return is_first or isinstance(relation, logical.Project) or bool(compared_constants(relation))
 
 
@@ -167,7 +175,7 @@ class Pruner:
         if found.kept == tuple(wanted):
             return found.relation
         made = projected(found.relation, [found.places[index] for index in wanted])
-        if not self.purpose.is_shown or not isinstance(relation, logical.Join):
+        if not self.purpose.is_shown or not isinstance(relation, LogicalJoin):
             return made
         names = unique_names(relation.schema.names)  # Flink names columns of joins before it prunes them
         return replace(made, names=tuple(names[index] for index in wanted))
@@ -199,14 +207,14 @@ class Pruner:
             replace(relation, input=below.relation, condition=moved(relation.condition, below.places)), below.kept
         )
 
-    def _watermark(self, assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
+    def _watermark(self, assigner: LogicalWatermarkAssigner, needed: Needed) -> Pruned:
         if not (self.through_watermarks and isinstance(assigner.input, logical.Project)):
             return self.opaque(assigner)
         if any(assigner.input.schema[index].time is TimeAttribute.PROCTIME for index in needed):
             return self.opaque(assigner)
         return self.below_watermark(assigner, needed)
 
-    def below_watermark(self, assigner: logical.WatermarkAssigner, needed: Needed) -> Pruned:
+    def below_watermark(self, assigner: LogicalWatermarkAssigner, needed: Needed) -> Pruned:
         """A watermark whose input is pruned."""
         wanted = distinct(needed, [assigner.rowtime], refs(assigner.watermark))
         below = self.prune(assigner.input, _in_order(assigner.input, wanted) if set(wanted) == set(needed) else wanted)
@@ -219,12 +227,12 @@ class Pruner:
         )
         return Pruned(made, below.kept)
 
-    def _sort(self, sort: logical.Sort, needed: Needed) -> Pruned:
+    def _sort(self, sort: LogicalSort, needed: Needed) -> Pruned:
         below = self.prune(sort.input, distinct(needed, (key.index for key in sort.keys)))
         keys = tuple(key.moved(below.places) for key in sort.keys)
         return Pruned(replace(sort, input=below.relation, keys=keys), below.kept)
 
-    def _aggregate(self, aggregate: logical.Aggregate, needed: Needed) -> Pruned:
+    def _aggregate(self, aggregate: LogicalAggregate, needed: Needed) -> Pruned:
         if self.purpose.is_shown and not self.through_watermarks:
             return self.opaque(aggregate)  # Flink prunes aggregates before it makes ranks of what is above them
         if self.purpose.is_shown:
@@ -238,7 +246,7 @@ class Pruner:
             pruned_one = replace(aggregate, calls=calls, names=names)
         return Pruned(self._read_by(pruned_one, aggregate if self.purpose.is_shown else pruned_one), tuple(kept))
 
-    def _read_by(self, aggregate: logical.Aggregate, like: logical.Aggregate) -> Relation:
+    def _read_by(self, aggregate: LogicalAggregate, like: LogicalAggregate) -> Relation:
         """An aggregate over the columns that another one reads."""
         read = {*like.group, *(index for call in like.calls for index in call.columns)}
         below = self.prune(aggregate.input, tuple(sorted(read)))
@@ -261,7 +269,7 @@ class Pruner:
         columns = Schema(tuple(operation.columns[index] for index in kept))
         return Pruned(replace(operation, arms=arms, columns=columns), kept)
 
-    def _window(self, window: logical.WindowTableFunction, needed: Needed) -> Pruned:
+    def _window(self, window: LogicalWindowTableFunction, needed: Needed) -> Pruned:
         if self.purpose.is_shown and not self.through_watermarks:
             return self.opaque(window)  # Flink prunes projections above windows before it makes ranks of them
         width = len(window.input.schema)
@@ -276,13 +284,13 @@ class Pruner:
         )
         return Pruned(made, (*wanted, *range(width, len(window.schema))))
 
-    def _temporal(self, join: TemporalJoin, needed: Needed) -> Pruned:
+    def _temporal(self, join: LogicalTemporalJoin, needed: Needed) -> Pruned:
         times = join.time, len(join.left.schema) + join.version_time
         found = self._join(join, distinct(needed, times))
-        assert isinstance(found.relation, TemporalJoin)
+        assert isinstance(found.relation, LogicalTemporalJoin)
         return Pruned(replace(found.relation, time=found.places[join.time]), found.kept)
 
-    def _join(self, join: logical.Join | TemporalJoin, needed: Needed) -> Pruned:
+    def _join(self, join: LogicalJoin | LogicalTemporalJoin, needed: Needed) -> Pruned:
         width = len(join.left.schema)
         read = distinct(needed, refs(join.condition))
         lefts = sorted(index for index in read if index < width) or [0]
@@ -311,7 +319,7 @@ class Pruner:
         )
         return Pruned(made, wanted)
 
-    def _rank(self, rank: Rank, needed: Needed) -> Pruned:
+    def _rank(self, rank: LogicalRank, needed: Needed) -> Pruned:
         width = len(rank.input.schema)
         read = {index for index in needed if index < width} | {*rank.partition_by}
         read |= {key.index for key in rank.order_by} | ({rank.end_column} if rank.end_column is not None else set())
@@ -327,7 +335,7 @@ class Pruner:
         )
         return Pruned(made, (*wanted, *([width] if made.shows_rank else [])))
 
-    def _over(self, over: logical.OverAggregate, needed: Needed) -> Pruned:
+    def _over(self, over: LogicalOverAggregate, needed: Needed) -> Pruned:
         width = len(over.input.schema)
         if over.shows_all:
             needed = distinct(needed, range(width))
@@ -347,15 +355,15 @@ class Pruner:
     _RULES: ClassVar[dict[type[Relation], Callable[[Any, Any, Needed], Pruned]]] = {
         logical.Project: _project,
         logical.Filter: _filter,
-        logical.WatermarkAssigner: _watermark,
-        logical.Sort: _sort,
-        logical.Aggregate: _aggregate,
+        LogicalWatermarkAssigner: _watermark,
+        LogicalSort: _sort,
+        LogicalAggregate: _aggregate,
         logical.SetOperation: _set_operation,
-        logical.WindowTableFunction: _window,
-        logical.Join: _join,
-        LookupJoin: _join,
-        TemporalJoin: _temporal,
-        logical.OverAggregate: _over,
+        LogicalWindowTableFunction: _window,
+        LogicalJoin: _join,
+        LogicalLookupJoin: _join,
+        LogicalTemporalJoin: _temporal,
+        LogicalOverAggregate: _over,
         Normalize: _normalize,
-        Rank: _rank,
+        LogicalRank: _rank,
     }

@@ -9,7 +9,15 @@ from typing import Any, Final
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.join_keys import EQUALITIES, condition_of
 from headrace.table.logical.node import LogicalNode
-from headrace.table.logical.relations import Aggregate, Filter, Join, JoinKind, Project, Relation, Sort
+from headrace.table.logical.relations import (
+    Filter,
+    JoinKind,
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalSort,
+    Project,
+    Relation,
+)
 from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, all_of, conjuncts, input_refs, moved
 from headrace.table.rules.conditions import call
 
@@ -78,10 +86,10 @@ def _with_domain(found: Decorrelated, outer: OuterQuery, more: Iterable[int] = (
     schema = outer.relation.schema
     rows = Project(outer.relation, tuple(map(outer.relation.column, columns)), tuple(schema.names[i] for i in columns))
     group = tuple(range(len(columns)))
-    width, domain = len(found.relation.schema), Aggregate(rows, group, (), rows.names, (group,))
+    width, domain = len(found.relation.schema), LogicalAggregate(rows, group, (), rows.names, (group,))
     places = {column: width + place for place, column in enumerate(columns)}
     conditions = [_over_domain(each, outer, places) for each in found.conditions]
-    joined = Join(found.relation, domain, JoinKind.INNER, condition_of(conditions))
+    joined = LogicalJoin(found.relation, domain, JoinKind.INNER, condition_of(conditions))
     strict = {operand for each in found.conditions for operand in _compared(each)}
     kept = (_equal_to_outer(joined, places[each], outer, each, is_strict=each in strict) for each in columns)
     return Decorrelated(joined, tuple(kept))
@@ -166,7 +174,7 @@ def _project(project: Project, outer: OuterQuery) -> Decorrelated | None:
     return Decorrelated(made, tuple(moved(each, places) for each in below.conditions))
 
 
-def _aggregate(aggregate: Aggregate, outer: OuterQuery) -> Decorrelated | None:
+def _aggregate(aggregate: LogicalAggregate, outer: OuterQuery) -> Decorrelated | None:
     """Adds the columns that are compared with the outer row to the grouping columns."""
     if not aggregate.is_simple:
         return None
@@ -197,7 +205,7 @@ def _aggregate(aggregate: Aggregate, outer: OuterQuery) -> Decorrelated | None:
     return Decorrelated(relation, tuple(moved(each, places) for each in below.conditions))
 
 
-def _with_keys_first(aggregate: Aggregate, below: Decorrelated) -> tuple[Aggregate, Decorrelated]:
+def _with_keys_first(aggregate: LogicalAggregate, below: Decorrelated) -> tuple[LogicalAggregate, Decorrelated]:
     """An aggregate over a projection with the columns in front that are compared with the outer row."""
     project = below.relation
     if not isinstance(project, Project):
@@ -219,7 +227,7 @@ def _with_keys_first(aggregate: Aggregate, below: Decorrelated) -> tuple[Aggrega
 def without_order(found: Decorrelated) -> tuple[Decorrelated, int]:
     """A decorrelated aggregate without the projection that orders its columns, and the place of the first one."""
     project = found.relation
-    if not isinstance(project, Project) or not isinstance(project.input, Aggregate):
+    if not isinstance(project, Project) or not isinstance(project.input, LogicalAggregate):
         return found, 0
     columns = [each.index for each in project.expressions if isinstance(each, InputRef)]
     count = len(project.input.schema)
@@ -229,7 +237,7 @@ def without_order(found: Decorrelated) -> tuple[Decorrelated, int]:
     return Decorrelated(project.input, tuple(moved(each, places) for each in found.conditions)), columns[0]
 
 
-def _join(join: Join, outer: OuterQuery) -> Decorrelated | None:
+def _join(join: LogicalJoin, outer: OuterQuery) -> Decorrelated | None:
     left, right = decorrelated(join.left, outer), decorrelated(join.right, outer)
     conditions = conjuncts(join.condition)
     around = [each for each in conditions if refers_to(each, outer.correlation)]
@@ -242,7 +250,7 @@ def _join(join: Join, outer: OuterQuery) -> Decorrelated | None:
     return _joined(join, left, right, conditions, outer)
 
 
-def _join_with_domain(join: Join, left: Decorrelated, right: Decorrelated, outer: OuterQuery) -> Decorrelated:
+def _join_with_domain(join: LogicalJoin, left: Decorrelated, right: Decorrelated, outer: OuterQuery) -> Decorrelated:
     """A join that keeps or drops rows of its left input by conditions on the outer row."""
     before, width = len(join.left.schema), len(left.relation.schema)
     conditions = conjuncts(join.condition)
@@ -259,7 +267,7 @@ def _join_with_domain(join: Join, left: Decorrelated, right: Decorrelated, outer
 
 
 def _joined(
-    join: Join,
+    join: LogicalJoin,
     left: Decorrelated,
     right: Decorrelated,
     conditions: Sequence[Scalar],
@@ -296,7 +304,7 @@ def _joined(
     return Decorrelated(relation, tuple(moved(each, {index: order.index(index) for index in order}) for each in found))
 
 
-def _sort(sort: Sort, outer: OuterQuery) -> Decorrelated | None:
+def _sort(sort: LogicalSort, outer: OuterQuery) -> Decorrelated | None:
     return decorrelated(sort.input, outer) if sort.limit is None and not sort.offset else None
 
 
@@ -320,7 +328,7 @@ def _is_equality(condition: Scalar, correlation: str) -> bool:
 _RULES: Final[dict[type[Relation], Callable[[Any, OuterQuery], Decorrelated | None]]] = {
     Filter: _filter,
     Project: _project,
-    Aggregate: _aggregate,
-    Join: _join,
-    Sort: _sort,
+    LogicalAggregate: _aggregate,
+    LogicalJoin: _join,
+    LogicalSort: _sort,
 }

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import Aggregate, Join, JoinKind, Project, Relation, SetOperation, Values
+from headrace.table.logical.relations import (
+    JoinKind,
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalSort,
+    LogicalWatermarkAssigner,
+    Project,
+    Relation,
+    SetOperation,
+    Values,
+)
 from headrace.table.logical.scalars import BOOLEAN, InputRef, Literal, Scalar
 from headrace.table.rules.normalize import Normalize
 
@@ -22,10 +32,12 @@ def with_empty_inputs(relation: Relation) -> Relation:
 
 def of_no_rows(relation: Relation) -> Relation:
     """The result of a relation of which an input has no rows, where that is known; else the relation."""
-    if isinstance(relation, logical.Sort) and relation.limit == 0:
+    if isinstance(relation, LogicalSort) and relation.limit == 0:
         return _empty(relation)
     rule = _RULES.get(type(relation))
-    is_known = any(map(_is_empty, relation.inputs)) or (isinstance(relation, Join) and relation.condition == _NEVER)
+    is_known = any(map(_is_empty, relation.inputs)) or (
+        isinstance(relation, LogicalJoin) and relation.condition == _NEVER
+    )
     found = rule(relation) if rule is not None and is_known else None
     return relation if found is None else found
 
@@ -38,7 +50,7 @@ def _empty(relation: Relation) -> Relation:
     return Values((), relation.schema)
 
 
-def _aggregate(relation: Aggregate) -> Relation | None:
+def _aggregate(relation: LogicalAggregate) -> Relation | None:
     if all(relation.grouping_sets):
         return _empty(relation)
     if relation.group or any(call.function not in _ZERO_OR_NULL for call in relation.calls):
@@ -60,7 +72,7 @@ def _union(relation: SetOperation) -> Relation | None:
     return SetOperation(relation.operator, arms, True, relation.columns) if arms else _empty(relation)
 
 
-def _join(join: Join) -> Relation | None:
+def _join(join: LogicalJoin) -> Relation | None:
     is_never = join.condition == _NEVER
     if is_never and join.kind is JoinKind.FULL:
         return None
@@ -77,7 +89,7 @@ def _join(join: Join) -> Relation | None:
     return _empty(join)
 
 
-def _padded(join: Join, side: Relation, offset: int) -> Relation:
+def _padded(join: LogicalJoin, side: Relation, offset: int) -> Relation:
     """The rows of one side, with NULL in the columns of the other one."""
     columns: list[Scalar] = [Literal(None, type=kind.as_nullable()) for kind in join.schema.types]
     columns[offset : offset + len(side.schema)] = InputRef.all_of(side.schema)
@@ -87,10 +99,10 @@ def _padded(join: Join, side: Relation, offset: int) -> Relation:
 _RULES: Final[dict[type[Relation], Callable[[Any], Relation | None]]] = {
     Project: _empty,
     logical.Filter: _empty,
-    logical.Sort: _empty,
-    logical.WatermarkAssigner: _empty,
+    LogicalSort: _empty,
+    LogicalWatermarkAssigner: _empty,
     Normalize: _empty,
-    Aggregate: _aggregate,
+    LogicalAggregate: _aggregate,
     SetOperation: _union,
-    Join: _join,
+    LogicalJoin: _join,
 }

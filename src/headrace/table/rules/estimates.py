@@ -15,7 +15,15 @@ from headrace.formats.statistics import Statistics
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import is_equality, is_true
-from headrace.table.logical.relations import JoinKind, Relation, Scan
+from headrace.table.logical.relations import (
+    JoinKind,
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalSort,
+    LogicalWatermarkAssigner,
+    Relation,
+    Scan,
+)
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, conjuncts, input_refs, moved
 
 UNKNOWN_ROWS: Final = 1e8
@@ -29,7 +37,7 @@ _FEWEST: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnEstimates:
     """Estimates of the values of a column.
 
     Attributes:
@@ -44,7 +52,7 @@ class Column:
     high: float | None = None
     is_known: bool = False
 
-    def among(self, rows: float) -> Column:
+    def among(self, rows: float) -> ColumnEstimates:
         """The values in some of the rows."""
         return replace(self, distinct=max(min(self.distinct, rows), _FEWEST))
 
@@ -59,7 +67,7 @@ class Estimates:
     def __init__(self, statistics_of: Callable[[Scan], Statistics | None]) -> None:
         self._statistics_of = statistics_of
         self._rows: dict[Relation, float] = {}
-        self._columns: dict[tuple[Relation, int], Column] = {}
+        self._columns: dict[tuple[Relation, int], ColumnEstimates] = {}
 
     def are_known(self, relation: Relation) -> bool:
         """Return whether there are statistics of all tables that are read."""
@@ -73,14 +81,14 @@ class Estimates:
             self._rows[relation] = max(found, _FEWEST)
         return self._rows[relation]
 
-    def column(self, relation: Relation, index: int) -> Column:
+    def column(self, relation: Relation, index: int) -> ColumnEstimates:
         """The values of a column."""
         key = (relation, index)
         if key not in self._columns:
             rule = next((_COLUMNS[kind] for kind in type(relation).__mro__ if kind in _COLUMNS), None)
             found = None if rule is None else rule(self, relation, index)
             rows = self.rows(relation)
-            self._columns[key] = Column(rows * _OF_GROUPS).among(rows) if found is None else found.among(rows)
+            self._columns[key] = ColumnEstimates(rows * _OF_GROUPS).among(rows) if found is None else found.among(rows)
         return self._columns[key]
 
     def distinct(self, relation: Relation, columns: Sequence[int]) -> float:
@@ -101,14 +109,14 @@ class Estimates:
     def _of_filter(self, relation: logical.Filter) -> float:
         return self.rows(relation.input) * self.selectivity(relation.condition, relation.input)
 
-    def _of_aggregate(self, relation: logical.Aggregate) -> float:
+    def _of_aggregate(self, relation: LogicalAggregate) -> float:
         return self.distinct(relation.input, relation.group) if relation.group else 1.0
 
-    def _of_sort(self, relation: logical.Sort) -> float:
+    def _of_sort(self, relation: LogicalSort) -> float:
         rows = self.rows(relation.input)
         return rows if relation.limit is None else min(rows, relation.limit)
 
-    def _of_join(self, join: logical.Join) -> float:
+    def _of_join(self, join: LogicalJoin) -> float:
         left, right = self.rows(join.left), self.rows(join.right)
         share = self.share_of_pairs(join.left, join.right, conjuncts(join.condition))
         if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
@@ -145,7 +153,7 @@ class Estimates:
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
-    def _column_of_scan(self, scan: Scan, index: int) -> Column | None:
+    def _column_of_scan(self, scan: Scan, index: int) -> ColumnEstimates | None:
         known, field = self._statistics_of(scan), scan.columns[index]
         if known is None:
             return None
@@ -157,13 +165,13 @@ class Estimates:
         if distinct is None and low is not None and high is not None and _is_whole(field.type.arrow_type):
             distinct = high - low + 1
         if distinct is None:
-            return Column(known.rows * _OF_GROUPS, low, high)
-        return Column(distinct, low, high, is_known=True)
+            return ColumnEstimates(known.rows * _OF_GROUPS, low, high)
+        return ColumnEstimates(distinct, low, high, is_known=True)
 
-    def _column_of_input(self, relation: Relation, index: int) -> Column | None:
+    def _column_of_input(self, relation: Relation, index: int) -> ColumnEstimates | None:
         return self.column(relation.inputs[0], index)
 
-    def _column_of_projection(self, project: logical.Project, index: int) -> Column | None:
+    def _column_of_projection(self, project: logical.Project, index: int) -> ColumnEstimates | None:
         scalar = project.expressions[index]
         while isinstance(scalar, Cast):
             scalar = scalar.operand
@@ -172,12 +180,12 @@ class Estimates:
         read = set(input_refs(scalar))
         if len(read) != 1 or not is_deterministic(scalar):
             return None
-        return Column(self.column(project.input, read.pop()).distinct)  # it has no more values than the column
+        return ColumnEstimates(self.column(project.input, read.pop()).distinct)  # it has no more values than the column
 
-    def _column_of_aggregate(self, aggregate: logical.Aggregate, index: int) -> Column | None:
+    def _column_of_aggregate(self, aggregate: LogicalAggregate, index: int) -> ColumnEstimates | None:
         return self.column(aggregate.input, aggregate.group[index]) if index < len(aggregate.group) else None
 
-    def _column_of_join(self, join: logical.Join, index: int) -> Column | None:
+    def _column_of_join(self, join: LogicalJoin, index: int) -> ColumnEstimates | None:
         width = len(join.left.schema)
         return self.column(join.left, index) if index < width else self.column(join.right, index - width)
 
@@ -186,18 +194,18 @@ _ROWS: Final[dict[type[Relation], Callable[[Estimates, Any], float]]] = {
     Scan: Estimates._of_scan,
     logical.Values: lambda _, values: float(len(values.rows)),
     logical.Filter: Estimates._of_filter,
-    logical.Aggregate: Estimates._of_aggregate,
-    logical.Sort: Estimates._of_sort,
-    logical.Join: Estimates._of_join,
+    LogicalAggregate: Estimates._of_aggregate,
+    LogicalSort: Estimates._of_sort,
+    LogicalJoin: Estimates._of_join,
 }
-_COLUMNS: Final[dict[type[Relation], Callable[[Estimates, Any, int], Column | None]]] = {
+_COLUMNS: Final[dict[type[Relation], Callable[[Estimates, Any, int], ColumnEstimates | None]]] = {
     Scan: Estimates._column_of_scan,
     logical.Filter: Estimates._column_of_input,
-    logical.Sort: Estimates._column_of_input,
-    logical.WatermarkAssigner: Estimates._column_of_input,
+    LogicalSort: Estimates._column_of_input,
+    LogicalWatermarkAssigner: Estimates._column_of_input,
     logical.Project: Estimates._column_of_projection,
-    logical.Aggregate: Estimates._column_of_aggregate,
-    logical.Join: Estimates._column_of_join,
+    LogicalAggregate: Estimates._column_of_aggregate,
+    LogicalJoin: Estimates._column_of_join,
 }
 
 
@@ -209,7 +217,7 @@ class _Conditions:
         column: the values of a column.
     """
 
-    column: Callable[[int], Column]
+    column: Callable[[int], ColumnEstimates]
 
     def share(self, condition: Scalar) -> float:
         """The part of the rows that meet a condition."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
-from headrace.table.logical.relations import Aggregate, Filter, Project, Relation, Sort, WindowKind
+from headrace.table.logical.relations import Filter, LogicalAggregate, LogicalSort, Project, Relation, WindowKind
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 
@@ -19,7 +19,7 @@ _MOMENT: Final = AtomicType(TypeRoot.TIMESTAMP_LTZ, 3, nullable=False)
 
 
 @dataclass(frozen=True)
-class GroupWindowAggregate(Relation):
+class LogicalGroupWindowAggregate(Relation):
     """Aggregates of the rows of each window and group: ``GROUP BY TUMBLE(time, size)``.
 
     The columns are those of the aggregate, in which the window's column has its start, and then the end, the rowtime
@@ -67,14 +67,14 @@ def with_group_windows(relation: Relation) -> Relation:
 
 
 def _rewritten(relation: Relation) -> Relation:
-    if isinstance(relation, Aggregate):
+    if isinstance(relation, LogicalAggregate):
         return _windowed(relation)
-    if not isinstance(relation, Project | Filter | Sort):
+    if not isinstance(relation, Project | Filter | LogicalSort):
         return relation
     below = relation.input
     while isinstance(below, Filter):
         below = below.input
-    if not isinstance(below, GroupWindowAggregate):
+    if not isinstance(below, LogicalGroupWindowAggregate):
         return relation
     if isinstance(relation, Filter):
         return replace(relation, condition=_with_parts(relation.condition, below))
@@ -83,7 +83,7 @@ def _rewritten(relation: Relation) -> Relation:
     return relation
 
 
-def _windowed(aggregate: Aggregate) -> Relation:
+def _windowed(aggregate: LogicalAggregate) -> Relation:
     """The window aggregate; the aggregate itself when it has no window."""
     project = aggregate.input
     if not isinstance(project, Project):
@@ -108,7 +108,7 @@ def _windowed(aggregate: Aggregate) -> Relation:
     name = project.input.schema.names[time.index] if isinstance(time, InputRef) else project.names[index]
     others = (*project.names[:index], *project.names[index + 1 :])
     names = project.names if name in others else (*others[:index], name, *others[index:])
-    return GroupWindowAggregate(
+    return LogicalGroupWindowAggregate(
         replace(project, expressions=expressions, names=names),
         aggregate.group,
         aggregate.calls,
@@ -137,7 +137,7 @@ def _is_of_months(kind: LogicalType) -> bool:
     return "MONTH" in str(kind) or "YEAR" in str(kind)
 
 
-def _with_parts(scalar: Scalar, windows: GroupWindowAggregate) -> Scalar:
+def _with_parts(scalar: Scalar, windows: LogicalGroupWindowAggregate) -> Scalar:
     """The scalar with calls such as ``TUMBLE_END`` replaced by the columns of the window."""
     width = len(windows.group) + len(windows.calls)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.join_keys import condition_of
-from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation
+from headrace.table.logical.relations import Filter, JoinKind, LogicalJoin, Project, Relation
 from headrace.table.logical.scalars import Call, InputRef, Scalar, all_of, conjuncts, input_refs, moved
 from headrace.table.rules.conditions import either
 from headrace.table.rules.estimates import Estimates
@@ -25,30 +25,30 @@ _MOST_COMPARED: Final = 10
 
 def with_join_order(relation: Relation, estimates: Estimates) -> Relation:
     """The relation with its inner joins in the order that costs least, and semi joins below them where that is less."""
-    if type(relation) is Join and relation.kind in (JoinKind.SEMI, JoinKind.ANTI):
+    if type(relation) is LogicalJoin and relation.kind in (JoinKind.SEMI, JoinKind.ANTI):
         below = _below_inner_joins(relation, estimates)
         if below is not None:
             return with_join_order(below, estimates)
     if not _is_free(relation):
         return relation.with_parts(Relation, [with_join_order(each, estimates) for each in relation.inputs])
-    assert isinstance(relation, Join)
+    assert isinstance(relation, LogicalJoin)
     joined = _JoinSet.of(relation).with_derived_conditions()
     parts = [with_join_order(each, estimates) for each in joined.relations]
     joined = replace(joined, relations=tuple(parts))
     if len(parts) < 3:
         return replace(relation, left=parts[0], right=parts[1], condition=condition_of(joined.conditions))
-    return joined.restored(_Search(joined, estimates).best())
+    return joined.restored(_OrderSearch(joined, estimates).best())
 
 
 def _is_free(relation: Relation) -> bool:
     """Return whether a relation is an inner join that may be computed in another order."""
-    if type(relation) is not Join or relation.kind is not JoinKind.INNER:
+    if type(relation) is not LogicalJoin or relation.kind is not JoinKind.INNER:
         return False
     is_plain = not relation.hints and relation.state_ttl == (None, None) and relation.correlation is None
     return is_plain and is_deterministic(relation.condition)
 
 
-def _below_inner_joins(join: Join, estimates: Estimates) -> Relation | None:
+def _below_inner_joins(join: LogicalJoin, estimates: Estimates) -> Relation | None:
     """A semi or anti join on the columns of one input of inner joins, below these; None where it is better above."""
     inner, width = join.left, len(join.left.schema)
     project = inner if isinstance(inner, Project) else None
@@ -57,7 +57,7 @@ def _below_inner_joins(join: Join, estimates: Estimates) -> Relation | None:
     inner = inner if project is None else project.input
     if not _is_free(inner) or join.hints:
         return None
-    assert isinstance(inner, Join)
+    assert isinstance(inner, LogicalJoin)
     read = {index for index in input_refs(join.condition) if index < width}
     places = {index: index if project is None else project.expressions[index].index for index in read}  # type: ignore[attr-defined]
     side, shift = _side_of(set(places.values()), len(inner.left.schema))
@@ -146,7 +146,7 @@ def _collect(relation: Relation, start: int, found: list[Relation], conditions: 
     if not _is_free(relation):
         found.append(relation)
         return
-    assert isinstance(relation, Join)
+    assert isinstance(relation, LogicalJoin)
     parts = conjuncts(relation.condition)
     conditions += [moved(each, {index: index + start for index in input_refs(each)}) for each in parts]
     _collect(relation.left, start, found, conditions)
@@ -170,7 +170,7 @@ class _Joined:
     cost: float
 
 
-class _Search:
+class _OrderSearch:
     """Looks for the tree of joins that costs least.
 
     Args:
@@ -244,7 +244,7 @@ class _Search:
         conditions = [
             moved(each, {index: places[index] for index in input_refs(each)}) for each in self._between(left, right)
         ]
-        made = Join(left.relation, right.relation, JoinKind.INNER, condition_of(conditions))
+        made = LogicalJoin(left.relation, right.relation, JoinKind.INNER, condition_of(conditions))
         share = self._estimates.share_of_pairs(left.relation, right.relation, conditions)
         rows = max(left.rows * right.rows * share, 1.0)
         return _Joined(made, columns, rows, one.cost + other.cost + left.rows + 2 * right.rows + rows)

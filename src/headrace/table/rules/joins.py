@@ -9,7 +9,7 @@ from typing import Final
 from headrace.table.functions.table import is_deterministic
 from headrace.table.functions.types import root_of
 from headrace.table.logical.join_keys import condition_of, is_equality, with_columns
-from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation
+from headrace.table.logical.relations import Filter, JoinKind, LogicalJoin, Project, Relation
 from headrace.table.logical.scalars import (
     Call,
     Cast,
@@ -23,7 +23,7 @@ from headrace.table.logical.scalars import (
     moved,
 )
 from headrace.table.rules.conditions import factored
-from headrace.table.rules.temporal import TemporalJoin
+from headrace.table.rules.temporal import LogicalTemporalJoin
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Sides:
                 found.both.append(each)
         return found
 
-    def with_equal_keys(self, join: Join) -> _Sides:
+    def with_equal_keys(self, join: LogicalJoin) -> _Sides:
         """Conditions on keys are on those of the other input too, since pairs have equal keys."""
         if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
             return self
@@ -65,12 +65,12 @@ class _Sides:
         right = dict.fromkeys([*self.right, *_over_others(self.left, of_left)])
         return _Sides(list(left), list(right), self.both)
 
-    def applied(self, join: Join) -> Join:
+    def applied(self, join: LogicalJoin) -> LogicalJoin:
         """The join over inputs that are filtered by the conditions of one input."""
         return replace(join, left=_filtered(join.left, self.left), right=_filtered(join.right, self.right))
 
 
-def _equal_columns(join: Join) -> Iterator[tuple[int, int]]:
+def _equal_columns(join: LogicalJoin) -> Iterator[tuple[int, int]]:
     """The columns of both inputs, by their places in them, that a join compares by ``=``."""
     width = len(join.left.schema)
     for each in conjuncts(join.condition):
@@ -100,7 +100,7 @@ def _filtered(relation: Relation, conditions: Sequence[Scalar]) -> Relation:
     return Filter(relation, all_of(conditions)) if conditions else relation
 
 
-def filter_below_join(condition: Scalar, join: Join) -> Relation | None:
+def filter_below_join(condition: Scalar, join: LogicalJoin) -> Relation | None:
     """A filter pushed into a join; None if all of it has to stay."""
     conditions = [part for each in conjuncts(condition) for part in conjuncts(factored(each))]
     width = len(join.left.schema)
@@ -116,7 +116,7 @@ def filter_below_join(condition: Scalar, join: Join) -> Relation | None:
     return made if inner else _filtered(made, sides.both)
 
 
-def with_condition_below(join: Join) -> Join:
+def with_condition_below(join: LogicalJoin) -> LogicalJoin:
     """The join with conditions on one input pushed into that input, unless it is the outer side."""
     takes_left = join.kind in (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI)
     takes_right = join.kind not in (JoinKind.RIGHT, JoinKind.FULL)
@@ -170,9 +170,9 @@ def with_columns_of_keys(relation: Relation) -> Relation:
     """The relation with columns as join keys: other expressions are computed in the inputs."""
 
     def changed(node: Relation) -> Relation:
-        if isinstance(node, TemporalJoin):
-            return _of_versions(with_columns(Join(node.left, node.right, node.kind, node.condition)), node.time)
-        return with_columns(node) if isinstance(node, Join) else node
+        if isinstance(node, LogicalTemporalJoin):
+            return _of_versions(with_columns(LogicalJoin(node.left, node.right, node.kind, node.condition)), node.time)
+        return with_columns(node) if isinstance(node, LogicalJoin) else node
 
     return relation.transform(changed)
 
@@ -181,17 +181,19 @@ def _of_versions(made: Relation, time: int) -> Relation:
     """A join with versions of a table in place of a join, or of one below a projection."""
     if isinstance(made, Project):
         return replace(made, input=_of_versions(made.input, time))
-    assert isinstance(made, Join)
-    return TemporalJoin(made.left, made.right, made.kind, made.condition, time)
+    assert isinstance(made, LogicalJoin)
+    return LogicalTemporalJoin(made.left, made.right, made.kind, made.condition, time)
 
 
 def with_one_of_equals(relation: Relation) -> Relation:
     """The relation with a key of a join in place of ``COALESCE`` of both keys, one of which is never NULL alone."""
 
     def one(node: Relation) -> Relation:
-        if not isinstance(node, Project) or not isinstance(node.input, Join) or node.input.kind not in _KEPT_KEYS:
+        if not isinstance(node, Project) or not isinstance(join := node.input, LogicalJoin):
             return node
-        join, width = node.input, len(node.input.left.schema)
+        if join.kind not in _KEPT_KEYS:
+            return node
+        width = len(join.left.schema)
         pairs = {each.children for each in conjuncts(join.condition) if is_equality(each, width)}
         place = _KEPT_KEYS[join.kind]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.table.logical.relations import Filter, Join, JoinKind, Project, Relation, WatermarkAssigner
+from headrace.table.logical.relations import Filter, JoinKind, LogicalJoin, LogicalWatermarkAssigner, Project, Relation
 from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
 from headrace.table.rules.searches import constants_of
 
@@ -29,7 +29,7 @@ def known_value(scalar: Scalar, literal: Literal) -> Scalar:
 
 
 def _replaced(relation: Relation) -> Relation:
-    if not isinstance(relation, Project) or not isinstance(relation.input, Join):
+    if not isinstance(relation, Project) or not isinstance(relation.input, LogicalJoin):
         return relation
     known = _of_join(relation.input)
     if not known:
@@ -56,7 +56,7 @@ def _of_project(relation: Project) -> Constants:
     return {at: below[each.index] for at, each in pairs if isinstance(each, InputRef) and each.index in below}
 
 
-def _of_join(join: Join) -> Constants:
+def _of_join(join: LogicalJoin) -> Constants:
     """The columns of sides whose rows a join does not replace by NULL."""
     width = len(join.left.schema)
     is_left_kept = join.kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
@@ -69,6 +69,6 @@ def _of_join(join: Join) -> Constants:
 _RULES: Final[dict[type[Relation], Callable[[Any], Constants]]] = {
     Filter: _of_filter,
     Project: _of_project,
-    Join: _of_join,
-    WatermarkAssigner: lambda relation: _constants(relation.input),
+    LogicalJoin: _of_join,
+    LogicalWatermarkAssigner: lambda relation: _constants(relation.input),
 }

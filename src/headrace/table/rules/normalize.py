@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headrace.table.logical.relations import Project, Relation, Scan, WatermarkAssigner
+from headrace.table.logical.relations import LogicalWatermarkAssigner, Project, Relation, Scan
 from headrace.table.logical.scalars import InputRef, Scalar
 from headrace.table.logical.schema import Schema
-from headrace.table.rules.temporal import LookupJoin
+from headrace.table.rules.temporal import LogicalLookupJoin
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _normalized(relation: Relation, is_normalized: Callable[[Scan], bool]) -> Re
     key = _key_of_table(relation, is_normalized)
     if key is not None:
         return Normalize(relation, key)
-    if isinstance(relation, LookupJoin):  # the rows of the right table are not scanned
+    if isinstance(relation, LogicalLookupJoin):  # the rows of the right table are not scanned
         return replace(relation, left=_normalized(relation.left, is_normalized))
     inputs = [_normalized(each, is_normalized) for each in relation.inputs]
     return relation.with_parts(Relation, inputs)
@@ -66,7 +66,7 @@ def _key_of_table(relation: Relation, is_normalized: Callable[[Scan], bool]) -> 
     """The primary key of a table, as columns of its relation; None for other relations."""
     if isinstance(relation, Scan):
         return relation.primary_key if relation.primary_key and is_normalized(relation) else None
-    if isinstance(relation, WatermarkAssigner):
+    if isinstance(relation, LogicalWatermarkAssigner):
         return _key_of_table(relation.input, is_normalized)
     if isinstance(relation, Project) and relation.is_of_table:
         key = _key_of_table(relation.input, is_normalized)

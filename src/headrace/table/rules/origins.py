@@ -8,11 +8,19 @@ from typing import Any, Final
 
 from headrace.graph.specs import ColumnOrigin
 from headrace.table.logical import relations as logical
-from headrace.table.logical.match import Match, PatternRef
-from headrace.table.logical.relations import Join, Relation, Scan
+from headrace.table.logical.match import LogicalMatch, PatternRef
+from headrace.table.logical.relations import (
+    LogicalAggregate,
+    LogicalCorrelate,
+    LogicalJoin,
+    LogicalOverAggregate,
+    LogicalWindowTableFunction,
+    Relation,
+    Scan,
+)
 from headrace.table.logical.scalars import Cast, InputRef, Scalar, input_refs
-from headrace.table.rules.group_windows import GroupWindowAggregate
-from headrace.table.rules.temporal import TemporalJoin
+from headrace.table.rules.group_windows import LogicalGroupWindowAggregate
+from headrace.table.rules.temporal import LogicalTemporalJoin
 
 Origins = frozenset[ColumnOrigin]
 
@@ -59,19 +67,19 @@ def _of_scalar(scalar: Scalar, below: Sequence[Origins]) -> Origins:
     return _changed(below[index] for index in input_refs(scalar))
 
 
-def _aggregate(aggregate: logical.Aggregate) -> tuple[Origins, ...]:
+def _aggregate(aggregate: LogicalAggregate) -> tuple[Origins, ...]:
     below = column_origins(aggregate.input)
     calls = [_changed(below[index] for index in call.columns) for call in aggregate.calls]
     made = [*(below[index] for index in aggregate.group), *calls]
     return (*made, *[frozenset()] * (len(aggregate.schema) - len(made)))
 
 
-def _window(window: logical.WindowTableFunction) -> tuple[Origins, ...]:
+def _window(window: LogicalWindowTableFunction) -> tuple[Origins, ...]:
     below = column_origins(window.input)
     return (*below, *[_changed([below[window.time_column]])] * (len(window.schema) - len(below)))
 
 
-def _group_window(aggregate: GroupWindowAggregate) -> tuple[Origins, ...]:
+def _group_window(aggregate: LogicalGroupWindowAggregate) -> tuple[Origins, ...]:
     below = column_origins(aggregate.input)
     time = _changed([below[aggregate.time_column]])
     keys = [time if at == aggregate.window else below[index] for at, index in enumerate(aggregate.group)]
@@ -79,24 +87,24 @@ def _group_window(aggregate: GroupWindowAggregate) -> tuple[Origins, ...]:
     return (*keys, *calls, *[time] * (len(aggregate.schema) - len(keys) - len(calls)))
 
 
-def _over(over: logical.OverAggregate) -> tuple[Origins, ...]:
+def _over(over: LogicalOverAggregate) -> tuple[Origins, ...]:
     below = column_origins(over.input)
     return (*below, *(_changed(below[index] for index in call.operands) for call in over.calls))
 
 
-def _match(match: Match) -> tuple[Origins, ...]:
+def _match(match: LogicalMatch) -> tuple[Origins, ...]:
     below, clauses = column_origins(match.input), match.clauses
     before, behind = ([below[index] for index in columns] for columns in clauses.columns(match.input.schema))
     nodes = ((node for node in each.expression.walk() if isinstance(node, PatternRef)) for each in clauses.measures)
     return (*before, *(_changed(below[node.index] for node in of_measure) for of_measure in nodes), *behind)
 
 
-def _join(join: Join | TemporalJoin) -> tuple[Origins, ...]:
+def _join(join: LogicalJoin | LogicalTemporalJoin) -> tuple[Origins, ...]:
     both = (*column_origins(join.left), *column_origins(join.right))
     return both[: len(join.schema)]
 
 
-def _correlate(join: logical.Correlate) -> tuple[Origins, ...]:
+def _correlate(join: LogicalCorrelate) -> tuple[Origins, ...]:
     """What comes from no table in the right relation is made of the columns of the left one that it reads."""
     left = column_origins(join.left)
     made = _changed(left[index] for index in join.required)
@@ -111,13 +119,13 @@ def _union(operation: logical.SetOperation) -> tuple[Origins, ...]:
 _RULES: Final[dict[type[Relation], Callable[[Any], tuple[Origins, ...]]]] = {
     Scan: _scan,
     logical.Project: _project,
-    logical.Aggregate: _aggregate,
-    logical.WindowTableFunction: _window,
-    logical.OverAggregate: _over,
-    GroupWindowAggregate: _group_window,
-    Join: _join,
-    TemporalJoin: _join,
-    logical.Correlate: _correlate,
-    Match: _match,
+    LogicalAggregate: _aggregate,
+    LogicalWindowTableFunction: _window,
+    LogicalOverAggregate: _over,
+    LogicalGroupWindowAggregate: _group_window,
+    LogicalJoin: _join,
+    LogicalTemporalJoin: _join,
+    LogicalCorrelate: _correlate,
+    LogicalMatch: _match,
     logical.SetOperation: _union,
 }

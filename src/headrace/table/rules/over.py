@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import Filter, OverAggregate, OverFunction, Project, Relation
+from headrace.table.logical.relations import Filter, LogicalOverAggregate, OverFunction, Project, Relation
 from headrace.table.logical.scalars import Frame, InputRef, Literal, OrderKey, OverCall, Scalar, SortKey
 from headrace.table.rules.purpose import PlanPurpose
 
@@ -44,7 +44,7 @@ def _below_filter(relation: Relation) -> Relation:
     project = relation.input if isinstance(relation, Filter) else None
     if not isinstance(relation, Filter) or not isinstance(project, Project):
         return relation
-    if not isinstance(project.input, OverAggregate):
+    if not isinstance(project.input, LogicalOverAggregate):
         return relation
     if project.names != tuple(name for name in project.input.schema.names if not _ADDED.fullmatch(name)):
         return relation
@@ -94,7 +94,7 @@ def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
     made = _split(relation)
     if made is relation or not isinstance(relation, Project) or not isinstance(made, Project):
         return made
-    if not purpose.is_batch and shows_all(relation, purpose) and isinstance(made.input, OverAggregate):
+    if not purpose.is_batch and shows_all(relation, purpose) and isinstance(made.input, LogicalOverAggregate):
         made = replace(made, input=replace(made.input, shows_all=True))
     if is_identity(relation):
         is_ranked = any(isinstance(each, OverCall) and each.function in _RANKS for each in relation.expressions)
@@ -127,7 +127,7 @@ def _split(relation: Relation) -> Relation:
         names = tuple(f"w{number}$o{place}" for place in range(len(of_window)))
         functions = tuple(prepared[call] for call in of_window)
         frame = window.frame or of_window[0].frame
-        node = OverAggregate(node, partition_by, order_by, frame, functions, names)
+        node = LogicalOverAggregate(node, partition_by, order_by, frame, functions, names)
         places |= {
             call: InputRef(width + place, type=call.type, time=call.time) for place, call in enumerate(of_window)
         }

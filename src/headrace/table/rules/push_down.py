@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import Filter, Relation
+from headrace.table.logical.relations import (
+    Filter,
+    LogicalAggregate,
+    LogicalCorrelate,
+    LogicalJoin,
+    LogicalSort,
+    Relation,
+)
 from headrace.table.logical.scalars import (
     InputRef,
     OverCall,
@@ -24,7 +31,7 @@ from headrace.table.logical.scalars import (
 from headrace.table.rules.conditions import merged
 from headrace.table.rules.joins import filter_below_join, with_condition_below
 from headrace.table.rules.normalize import Normalize
-from headrace.table.rules.temporal import LookupJoin
+from headrace.table.rules.temporal import LogicalLookupJoin
 
 
 def with_filters_below(relation: Relation) -> Relation:
@@ -34,7 +41,7 @@ def with_filters_below(relation: Relation) -> Relation:
         found = None if rule is None else rule(relation.condition, relation.input)
         if found is not None:
             return with_filters_below(found)
-    if isinstance(relation, logical.Join):
+    if isinstance(relation, LogicalJoin):
         relation = with_condition_below(relation)
     return relation.with_parts(Relation, [with_filters_below(each) for each in relation.inputs])
 
@@ -67,7 +74,7 @@ def _below_union(condition: Scalar, below: logical.SetOperation) -> Relation | N
     return replace(below, arms=tuple(Filter(arm, condition) for arm in below.arms))
 
 
-def _below_aggregate(condition: Scalar, below: logical.Aggregate) -> Relation | None:
+def _below_aggregate(condition: Scalar, below: LogicalAggregate) -> Relation | None:
     """Push down conditions on grouping columns."""
     if not below.is_simple or not below.group:
         return None
@@ -139,7 +146,7 @@ def _pushed_into(condition: Scalar, below: Normalize) -> Relation:
     return replace(below, input=source, condition=all_of(kept) if kept else None)
 
 
-def _below_correlate(condition: Scalar, below: logical.Correlate) -> Relation | None:
+def _below_correlate(condition: Scalar, below: LogicalCorrelate) -> Relation | None:
     """Push down conditions on one side; on the right one only where rows without a partner are dropped."""
     width, parts = len(below.left.schema), conjuncts(condition)
     lefts = [each for each in parts if all(index < width for index in input_refs(each))]
@@ -160,11 +167,11 @@ _RULES: Final[dict[type[Relation], Callable[[Scalar, Any], Relation | None]]] = 
     Filter: _below_filter,
     logical.Project: _below_project,
     logical.SetOperation: _below_union,
-    logical.Aggregate: _below_aggregate,
-    logical.Join: filter_below_join,
-    LookupJoin: filter_below_join,
+    LogicalAggregate: _below_aggregate,
+    LogicalJoin: filter_below_join,
+    LogicalLookupJoin: filter_below_join,
     Normalize: _below_normalize,
-    logical.Correlate: _below_correlate,
+    LogicalCorrelate: _below_correlate,
 }
 
 
@@ -174,7 +181,7 @@ def with_sorts_below(relation: Relation) -> Relation:
 
 
 def _sort_below(relation: Relation) -> Relation:
-    if not isinstance(relation, logical.Sort) or not isinstance(relation.input, logical.Project):
+    if not isinstance(relation, LogicalSort) or not isinstance(relation.input, logical.Project):
         return relation
     project = relation.input
     nodes = [node for each in project.expressions for node in each.walk()]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import Filter, OverAggregate, Project, Relation
+from headrace.table.logical.relations import Filter, LogicalOverAggregate, Project, Relation
 from headrace.table.logical.scalars import (
     Call,
     Cast,
@@ -27,7 +27,7 @@ RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
 
 
 @dataclass(frozen=True)
-class Rank(Relation):
+class LogicalRank(Relation):
     """The rows of each group whose rank lies in a range; with ``shows_rank`` the rank is the last column.
 
     Attributes:
@@ -61,7 +61,7 @@ def with_ranks(relation: Relation, purpose: PlanPurpose) -> Relation:
 
 def _with_names_of_calls(relation: Relation) -> Relation:
     """Give the results of ``OVER`` calls their node's column names wherever they are forwarded, as in Flink."""
-    if not isinstance(relation, Project) or isinstance(relation.input, OverAggregate):
+    if not isinstance(relation, Project) or isinstance(relation.input, LogicalOverAggregate):
         return relation
     rank = _below(relation.input)
     if rank is not None and (rank.start, rank.end) == (1, 1):
@@ -81,7 +81,7 @@ def _sums(relation: Relation) -> set[int]:
     """The results of ``OVER`` calls that plans show as expressions."""
     while isinstance(relation, Filter):
         relation = relation.input
-    if not isinstance(relation, OverAggregate):
+    if not isinstance(relation, LogicalOverAggregate):
         return set()
     width = len(relation.input.schema)
     return {width + at for at, call in enumerate(relation.calls) if call.function in ("SUM", "AVG")}
@@ -124,10 +124,10 @@ def _named(relation: Relation) -> Relation:
     return replace(relation, names=tuple(names))
 
 
-def _below(relation: Relation) -> Rank | None:
+def _below(relation: Relation) -> LogicalRank | None:
     while isinstance(relation, Project | Filter):
         relation = relation.input
-    return relation if isinstance(relation, Rank) else None
+    return relation if isinstance(relation, LogicalRank) else None
 
 
 def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
@@ -135,7 +135,7 @@ def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
         return relation
     project = relation.input if isinstance(relation.input, Project) else None
     over = relation.input if project is None else project.input
-    if not isinstance(over, OverAggregate) or len(over.calls) != 1 or over.calls[0].function not in RANKS:
+    if not isinstance(over, LogicalOverAggregate) or len(over.calls) != 1 or over.calls[0].function not in RANKS:
         return relation
     if purpose.is_batch and purpose.is_shown and over.calls[0].function != "RANK":
         return relation
@@ -173,7 +173,7 @@ def _is_column(scalar: Scalar, column: int) -> bool:
     return isinstance(scalar, InputRef) and scalar.index == column
 
 
-def _ranked(over: OverAggregate, bounds: list[_RankBound]) -> Rank | None:
+def _ranked(over: LogicalOverAggregate, bounds: list[_RankBound]) -> LogicalRank | None:
     """The Top-N of a filter; None without an upper bound of the rank, or with several of which one is a column."""
     if len(bounds) > 1 and any(bound.column is not None for bound in bounds):
         return None
@@ -188,7 +188,7 @@ def _ranked(over: OverAggregate, bounds: list[_RankBound]) -> Rank | None:
         return None
     call, field = over.calls[0], over.schema[len(over.input.schema)]
     column = None if end is not None else end_column
-    return Rank(over.input, call.function, over.partition_by, over.order_by, start, end, field, column)
+    return LogicalRank(over.input, call.function, over.partition_by, over.order_by, start, end, field, column)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from headrace.common.logical_types import string
 from headrace.table.connectors.table_source import Partition, TableSource
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.functions.table import is_deterministic
-from headrace.table.logical.relations import Filter, Relation, Scan, Sort, Values, WatermarkAssigner
+from headrace.table.logical.relations import Filter, LogicalSort, LogicalWatermarkAssigner, Relation, Scan, Values
 from headrace.table.logical.scalars import Cast, InputRef, Scalar, all_of, conjuncts, input_refs, moved
 from headrace.table.logical.schema import Schema
 from headrace.table.rules.columns import Needed, Pruned, Pruner, refs
@@ -64,7 +64,7 @@ class _Scans(Pruner):
 
     scans: Mapping[Scan, Any]
 
-    def _watermark(self, assigner: WatermarkAssigner, needed: Needed) -> Pruned:
+    def _watermark(self, assigner: LogicalWatermarkAssigner, needed: Needed) -> Pruned:
         if assigner.input in self.scans:
             return self.below_watermark(assigner, needed)
         return self.opaque(assigner)
@@ -78,7 +78,7 @@ class _Scans(Pruner):
 
     _RULES: ClassVar[dict[type[Relation], Callable[[Any, Any, Needed], Pruned]]] = {
         **Pruner._RULES,
-        WatermarkAssigner: _watermark,
+        LogicalWatermarkAssigner: _watermark,
         Scan: _scan,
     }
 
@@ -133,7 +133,7 @@ def with_pushed_down(
     scans = [node for relation in made for node in relation.walk() if isinstance(node, Scan)]
 
     def limited(node: Relation) -> Relation:
-        if not isinstance(node, Sort) or node.keys or node.limit is None or not isinstance(node.input, Scan):
+        if not isinstance(node, LogicalSort) or node.keys or node.limit is None or not isinstance(node.input, Scan):
             return node
         source, is_shared = source_of(node.input), scans.count(node.input) > 1
         if is_shared or node.input.filters or node.input.expectations or not source.is_bounded or not source.can_limit:

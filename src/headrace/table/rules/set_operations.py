@@ -9,10 +9,10 @@ from typing import Final, TypeGuard
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
 from headrace.table.logical.relations import (
-    Aggregate,
     Filter,
-    Join,
     JoinKind,
+    LogicalAggregate,
+    LogicalJoin,
     Project,
     Relation,
     SetOperation,
@@ -62,12 +62,12 @@ def _simple(relation: Relation) -> Relation:
 
 def _distinct(relation: Relation) -> Relation:
     columns = tuple(range(len(relation.schema)))
-    return Aggregate(relation, columns, (), relation.schema.names, (columns,))
+    return LogicalAggregate(relation, columns, (), relation.schema.names, (columns,))
 
 
-def _is_distinct(relation: Relation) -> TypeGuard[Aggregate]:
+def _is_distinct(relation: Relation) -> TypeGuard[LogicalAggregate]:
     """Return whether a relation has the distinct rows of its input."""
-    if not isinstance(relation, Aggregate) or relation.calls or not relation.is_simple:
+    if not isinstance(relation, LogicalAggregate) or relation.calls or not relation.is_simple:
         return False
     return relation.group == tuple(range(len(relation.input.schema)))
 
@@ -91,7 +91,7 @@ def _subtracted(operation: SetOperation) -> Relation:
     union = _marked(operation, markers)
     keys = tuple(range(width))
     call = AggregateCall("SUM", (width,), bigint())
-    summed = Aggregate(union, keys, (call,), (*operation.schema.names, "sum_vcol_marker"), (keys,))
+    summed = LogicalAggregate(union, keys, (call,), (*operation.schema.names, "sum_vcol_marker"), (keys,))
     total = summed.column(width)
     positive = Call(">", (total, Literal(0, type=_COUNT)), type=_BOOLEAN)
     return _replicated(Filter(summed, positive), total, width)
@@ -104,7 +104,7 @@ def _of_distinct_rows(operation: SetOperation) -> Relation:
     pairs = zip(InputRef.all_of(rows), InputRef.all_of(rows)[len(left.schema) :], strict=False)
     same = all_of([call(_EQUAL[one.type.nullable or other.type.nullable], one, other) for one, other in pairs])
     kind = JoinKind.SEMI if operation.operator is SetOperator.INTERSECT else JoinKind.ANTI
-    return _distinct(Join(left, right, kind, same))
+    return _distinct(LogicalJoin(left, right, kind, same))
 
 
 _EQUAL: Final = {True: "IS NOT DISTINCT FROM", False: "="}
@@ -122,7 +122,7 @@ def _in_types(arm: Relation, types: Sequence[LogicalType]) -> tuple[Scalar, ...]
     return tuple(each if each.type == kind else Cast(each, type=kind) for each, kind in pairs)
 
 
-def _counted(operation: SetOperation) -> tuple[Aggregate, tuple[InputRef, InputRef]]:
+def _counted(operation: SetOperation) -> tuple[LogicalAggregate, tuple[InputRef, InputRef]]:
     """The distinct rows of two inputs, with their counts in each."""
     width = len(operation.schema)
     yes, nothing = Literal(True, type=_NEVER_NULL), Literal(None, type=_BOOLEAN)
@@ -130,7 +130,8 @@ def _counted(operation: SetOperation) -> tuple[Aggregate, tuple[InputRef, InputR
     union = _marked(operation, [list(zip(names, each, strict=True)) for each in ((yes, nothing), (nothing, yes))])
     keys = tuple(range(width))
     calls = tuple(AggregateCall("COUNT", (width + side,), _COUNT) for side in (0, 1))
-    counted = Aggregate(union, keys, calls, (*operation.schema.names, "vcol_left_cnt", "vcol_right_cnt"), (keys,))
+    counted_names = (*operation.schema.names, "vcol_left_cnt", "vcol_right_cnt")
+    counted = LogicalAggregate(union, keys, calls, counted_names, (keys,))
     return counted, (counted.column(width), counted.column(width + 1))
 
 

@@ -20,7 +20,7 @@ from headrace.table.functions.definitions import Determinism
 from headrace.table.functions.table import definition_of_call, is_deterministic
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.join_keys import condition_of
-from headrace.table.logical.relations import Filter, Join, Project, Relation, Values
+from headrace.table.logical.relations import Filter, LogicalJoin, Project, Relation, Values
 from headrace.table.logical.scalars import BOOLEAN, Call, Case, Cast, Literal, Scalar, all_of, conjuncts
 from headrace.table.rules.conditions import call, either
 from headrace.table.rules.searches import contradict
@@ -41,7 +41,7 @@ def with_constants(relation: Relation, time_zone: str) -> Relation:
     def fold(node: Relation) -> Relation:
         if isinstance(node, Project):
             return replace(node, expressions=tuple(_value_of(each, compiler) for each in node.expressions))
-        if isinstance(node, Join):
+        if isinstance(node, LogicalJoin):
             parts = [_folded(each, compiler) for each in conjuncts(node.condition)]
             return replace(node, condition=condition_of(parts))
         return _filtered(node, compiler) if isinstance(node, Filter) else node

@@ -11,15 +11,15 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.node import LogicalNode, transform, walk
 from headrace.table.logical.relations import (
-    Aggregate,
-    Correlate,
     Filter,
-    Join,
     JoinKind,
+    LogicalAggregate,
+    LogicalCorrelate,
+    LogicalJoin,
+    LogicalSort,
     Project,
     Relation,
     Snapshot,
-    Sort,
     TableFunctionScan,
     Unnest,
     Values,
@@ -71,9 +71,9 @@ def _rewritten(relation: Relation) -> Relation:
         return _filtered(relation)
     if isinstance(relation, Project) and any(map(_has_subquery, relation.expressions)):
         return _projected(relation)
-    if isinstance(relation, Join) and _has_subquery(relation.condition):
+    if isinstance(relation, LogicalJoin) and _has_subquery(relation.condition):
         return _joined(relation) if relation.kind is JoinKind.INNER else _outer_joined(relation)
-    return _lateral(relation) if isinstance(relation, Correlate) else relation
+    return _lateral(relation) if isinstance(relation, LogicalCorrelate) else relation
 
 
 def _has_subquery(scalar: Scalar) -> bool:
@@ -111,7 +111,7 @@ def _projected(project: Project) -> Relation:
     return replace(project, input=made.relation, expressions=expressions, correlation=None)
 
 
-def _joined(join: Join) -> Relation:
+def _joined(join: LogicalJoin) -> Relation:
     """An inner join whose condition has subqueries, as a filter of the pairs."""
     parts = conjuncts(join.condition)
     nested = [each for each in parts if _has_subquery(each)]
@@ -119,7 +119,7 @@ def _joined(join: Join) -> Relation:
     return _filtered(Filter(made, all_of(nested), join.correlation))
 
 
-def _outer_joined(join: Join) -> Relation:
+def _outer_joined(join: LogicalJoin) -> Relation:
     """An outer join whose condition has subqueries, the values of which become columns of the inputs."""
     width, count = len(join.left.schema), len(join.left.schema) + len(join.right.schema)
     sides = [_Rewriting(each, join.correlation) for each in (join.left, join.right)]
@@ -160,7 +160,7 @@ def _of_side(condition: Scalar, correlation: str | None, start: int) -> Scalar:
     return found
 
 
-def _lateral(correlate: Correlate) -> Relation:
+def _lateral(correlate: LogicalCorrelate) -> Relation:
     """A lateral join as a plain join with the decorrelated subquery."""
     node = correlate.right
     while isinstance(node, Project | Filter):
@@ -170,13 +170,13 @@ def _lateral(correlate: Correlate) -> Relation:
     whole = correlate.right
     while isinstance(whole, Project):
         whole = whole.input
-    is_aggregate = isinstance(whole, Aggregate) and not whole.group and refers_to(whole, correlate.correlation)
+    is_aggregate = isinstance(whole, LogicalAggregate) and not whole.group and refers_to(whole, correlate.correlation)
     if is_aggregate and correlate.kind is JoinKind.LEFT:
         return _lateral_aggregate(correlate, correlate.right)
     return _lateral_rows(correlate)  # as in Flink, inner joins have no rows with aggregates of no rows
 
 
-def _lateral_aggregate(correlate: Correlate, right: Relation) -> Relation:
+def _lateral_aggregate(correlate: LogicalCorrelate, right: Relation) -> Relation:
     """A lateral join with an aggregate of all rows, which has a row for every row of the left, with counts of 0."""
     width = len(correlate.left.schema)
     if isinstance(right, Project):
@@ -184,7 +184,7 @@ def _lateral_aggregate(correlate: Correlate, right: Relation) -> Relation:
         columns = [over_both(each, correlate.correlation, width) for each in right.expressions]
     else:
         below = _lateral_rows(replace(correlate, right=right, kind=JoinKind.LEFT))
-        assert isinstance(right, Aggregate)
+        assert isinstance(right, LogicalAggregate)
         columns = [_over_no_rows(each, below.column(width + at)) for at, each in enumerate(right.calls)]
     names = (*correlate.left.schema.names, *right.schema.names)
     return Project(below, (*map(below.column, range(width)), *columns), names)
@@ -200,11 +200,11 @@ def _zero_if_null(column: Scalar) -> Scalar:
     return Case((Branch(call("IS NULL", column), zero),), column, type=column.type)
 
 
-def _lateral_rows(correlate: Correlate) -> Relation:
+def _lateral_rows(correlate: LogicalCorrelate) -> Relation:
     found, first = without_order(decorrelated(correlate.right, OuterQuery(correlate.left, correlate.correlation)))
     width = len(correlate.left.schema)
     conditions = [over_both(_outer_first(each), correlate.correlation, width) for each in found.conditions]
-    made = Join(correlate.left, found.relation, correlate.kind, condition_of(conditions), correlate.hints)
+    made = LogicalJoin(correlate.left, found.relation, correlate.kind, condition_of(conditions), correlate.hints)
     if len(made.schema) == len(correlate.schema):
         return made
     columns = [*range(width), *(width + first + place for place in range(len(correlate.schema) - width))]
@@ -273,7 +273,7 @@ class _Rewriting:
         """Joins a relation, and returns the index of its first column."""
         width = len(self.relation.schema)
         given = [over_both(each, self.correlation or "", width) for each in found.conditions]
-        self.relation = Join(self.relation, found.relation, kind, condition_of([*conditions, *given]))
+        self.relation = LogicalJoin(self.relation, found.relation, kind, condition_of([*conditions, *given]))
         return width
 
     # --- semi and anti joins -----------------------------------------------------------------------------------------
@@ -448,8 +448,8 @@ def _outer_first(condition: Scalar) -> Scalar:
 
 def _aggregated(
     relation: Relation, group: tuple[int, ...], calls: Sequence[AggregateCall], names: Sequence[str]
-) -> Aggregate:
-    return Aggregate(relation, group, tuple(calls), tuple(names), (group,))
+) -> LogicalAggregate:
+    return LogicalAggregate(relation, group, tuple(calls), tuple(names), (group,))
 
 
 def _equal(operand: Scalar, column: Scalar, *, is_null_aware: bool = False) -> Scalar:
@@ -472,9 +472,9 @@ def _has_one_row(relation: Relation) -> bool:
     """Return whether a relation has one row at most."""
     if isinstance(relation, Project | Filter):
         return _has_one_row(relation.input)
-    if isinstance(relation, Aggregate):
+    if isinstance(relation, LogicalAggregate):
         return relation.is_simple and not relation.group
-    if isinstance(relation, Sort):
+    if isinstance(relation, LogicalSort):
         return _has_one_row(relation.input)
     return isinstance(relation, Values) and len(relation.rows) <= 1
 
@@ -484,6 +484,6 @@ def _counts(relation: Relation) -> bool:
     while isinstance(relation, Project) and isinstance(relation.expressions[0], InputRef):
         index = relation.expressions[0].index
         relation = relation.input
-        if isinstance(relation, Aggregate):
+        if isinstance(relation, LogicalAggregate):
             return index >= len(relation.group) and relation.calls[index - len(relation.group)].function == "COUNT"
-    return isinstance(relation, Aggregate) and relation.calls[0].function == "COUNT"
+    return isinstance(relation, LogicalAggregate) and relation.calls[0].function == "COUNT"

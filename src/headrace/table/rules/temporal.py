@@ -8,15 +8,15 @@ from functools import cached_property
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import (
-    Correlate,
     Filter,
-    Join,
     JoinKind,
+    LogicalCorrelate,
+    LogicalJoin,
+    LogicalWatermarkAssigner,
     Project,
     Relation,
     Scan,
     Snapshot,
-    WatermarkAssigner,
     joined_schema,
 )
 from headrace.table.logical.scalars import CorrelatedRef, Scalar, conjuncts
@@ -25,7 +25,7 @@ from headrace.table.rules.decorrelation import over_both, refers_to
 
 
 @dataclass(frozen=True)
-class TemporalJoin(Relation):
+class LogicalTemporalJoin(Relation):
     """A join of each row with the version of another relation's row that is valid at its time.
 
     Attributes:
@@ -61,7 +61,7 @@ class TemporalJoin(Relation):
 
 
 @dataclass(frozen=True)
-class LookupJoin(Join):
+class LogicalLookupJoin(LogicalJoin):
     """A join of each row with the rows of a table at that moment, which are looked up by a key."""
 
 
@@ -71,7 +71,7 @@ def _check_table(relation: Relation) -> None:
     Raises:
         TableDefinitionError: when it is one.
     """
-    while isinstance(relation, WatermarkAssigner) or (isinstance(relation, Project) and relation.is_of_table):
+    while isinstance(relation, LogicalWatermarkAssigner) or (isinstance(relation, Project) and relation.is_of_table):
         relation = relation.input
     if not isinstance(relation, Scan):
         raise TableDefinitionError(
@@ -82,10 +82,10 @@ def _check_table(relation: Relation) -> None:
 
 def with_temporal_joins(relation: Relation) -> Relation:
     """The relation with temporal joins and lookup joins in place of correlated snapshots."""
-    return relation.transform(lambda node: _temporal(node) if isinstance(node, Correlate) else node)
+    return relation.transform(lambda node: _temporal(node) if isinstance(node, LogicalCorrelate) else node)
 
 
-def _temporal(correlate: Correlate) -> Relation:
+def _temporal(correlate: LogicalCorrelate) -> Relation:
     conditions: list[Scalar] = []
     node, columns = correlate.right, None
     while isinstance(node, Filter | Project):
@@ -107,5 +107,5 @@ def _temporal(correlate: Correlate) -> Relation:
     found = condition_of([over_both(each, correlate.correlation, width) for each in conditions])
     if node.period.time is TimeAttribute.PROCTIME:
         _check_table(node.input)
-        return LookupJoin(correlate.left, right, correlate.kind, found, correlate.hints)
-    return TemporalJoin(correlate.left, right, correlate.kind, found, node.period.index)
+        return LogicalLookupJoin(correlate.left, right, correlate.kind, found, correlate.hints)
+    return LogicalTemporalJoin(correlate.left, right, correlate.kind, found, node.period.index)

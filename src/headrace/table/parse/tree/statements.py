@@ -45,7 +45,7 @@ class Insert(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class StatementSet(Statement):
+class SqlStatementSet(Statement):
     """``STATEMENT SET BEGIN insert; ... END``."""
 
     inserts: tuple[Insert, ...]
