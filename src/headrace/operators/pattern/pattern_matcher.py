@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -132,6 +132,17 @@ class PatternMatcher:
         if due is None:
             return (times, keys) if len(keys) else None
         return np.concatenate([due[0], times]), KeyColumn.concat([due[1], keys])
+
+    def set_timers(self, timers: Sequence[tuple[int, int]], keys: KeyColumn) -> None:
+        """Set timers.
+
+        Args:
+            timers: the position of the key, and the time, of each.
+            keys: the keys.
+        """
+        if timers:
+            positions, times = np.array(timers, np.int64).T
+            self.timers.register(times, keys.take(positions))
 
     def judge(self, batch: KeyedBatch, events: Events, known: KnownColumns) -> Judged:
         """Return what is known of events before they meet partial matches.

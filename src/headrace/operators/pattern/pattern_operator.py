@@ -390,16 +390,11 @@ class PatternOperator(KeyedOperator, FunctionOperator):
                 matching.all_set = set_timers
             changed = self._matched(matcher, matching, keyed, own_found)
             matcher.matches.write(own_due.keys, changed, self._events, own_found, keyed.expired, keyed.passed)
-            if matching.timers:
-                positions, times = np.array(matching.timers, np.int64).T
-                matcher.timers.register(times, own_due.keys.take(positions))
+            matcher.set_timers(matching.timers, own_due.keys)
         if matchers[0].rule is None:
             self._emit(results[0], watermarks, due[0].keys, set_timers, stamps)
         else:
-            assert isinstance(self._function, PatternFunction), "rows are made of one pattern"
-            numbers, in_order = in_order_of_rules(results)
-            rules = (matchers[number].rule for number in numbers)
-            self._function.call(in_order, self._events, stamps, self.context, self.output, rules)
+            self._emit_of_rules(matchers, results, stamps)
 
     def _judged(self, matchers: Sequence[PatternMatcher], batch: KeyedBatch) -> KeyedBatch:
         """Judge events for each pattern; return those that may matter."""
@@ -440,6 +435,15 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             positions = np.array(results.positions_in_order(ranks), np.int64)
             self._function.match_numbers = self._numbers.count(keys, positions)
         self._function.call(results.in_order(ranks), self._events, stamps, self.context, self.output)
+
+    def _emit_of_rules(
+        self, matchers: Sequence[PatternMatcher], results: Sequence[MatchResults], stamps: Callable[[int], int]
+    ) -> None:
+        """Calls the function for what rules have found."""
+        assert isinstance(self._function, PatternFunction), "rows are made of one pattern"
+        numbers, in_order = in_order_of_rules(results)
+        rules = (matchers[number].rule for number in numbers)
+        self._function.call(in_order, self._events, stamps, self.context, self.output, rules)
 
     def _sort(self, keyed: KeyedEvents) -> None:
         """Brings the events of a key with one time into order."""
