@@ -30,7 +30,15 @@ from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, f
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.literal_text import literal_text, record_type_text
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, with_unique_names
+from headrace.table.physical.node import (
+    Edges,
+    PassingNode,
+    PhysicalNode,
+    ScalarText,
+    Terms,
+    names_text,
+    with_unique_names,
+)
 from headrace.table.physical.scalar_text import binary, calcite_text
 from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, record_type
@@ -333,7 +341,7 @@ class WatermarkAssigner(PhysicalNode):
 
 
 @dataclass(frozen=True)
-class Exchange(PhysicalNode):
+class Exchange(PassingNode):
     """Distributes rows by key.
 
     It translates to nothing: nodes that need keyed input key it themselves, and this node shows that in plans.
@@ -345,13 +353,8 @@ class Exchange(PhysicalNode):
 
     name: ClassVar[str] = "Exchange"
     passes_rows: ClassVar[bool] = True
-    input: PhysicalNode
     keys: tuple[int, ...] | None = ()
     is_broadcast: bool = False
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def upsert_keys(self) -> Keys:
@@ -363,9 +366,6 @@ class Exchange(PhysicalNode):
         names = [self.schema.names[index] for index in self.keys or ()]
         hashed = f"hash[{names_text(names)}]" if names else "single"
         yield "distribution", "broadcast" if self.is_broadcast else "any" if self.keys is None else hashed
-
-    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return inputs[0]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from headrace.graph.specs import KeepRowKindsSpec
 from headrace.table.logical.errors import SinkConflictError
 from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation, Scan
 from headrace.table.logical.scalars import Scalar
-from headrace.table.logical.schema import Schema
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE, REQUIRE_ON_CONFLICT, UPSERT_MATERIALIZE
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.calcs import filtered
@@ -30,26 +29,17 @@ from headrace.table.physical.changelog_rules import (
 from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, table_source
 from headrace.table.physical.keys import Keys, one_key
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
+from headrace.table.physical.node import Edges, PassingNode, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.rules.normalize import Normalize
 
 
 @dataclass(frozen=True)
-class DropUpdateBefore(PhysicalNode):
+class DropUpdateBefore(PassingNode):
     """Drops ``UPDATE_BEFORE`` rows."""
 
     name: ClassVar[str] = "DropUpdateBefore"
-    input: PhysicalNode
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def upsert_keys(self) -> Keys:
-        return self.input.upsert_keys
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         kinds = tuple(kind for kind in RowKind if kind is not RowKind.UPDATE_BEFORE)
@@ -57,7 +47,7 @@ class DropUpdateBefore(PhysicalNode):
 
 
 @dataclass(frozen=True)
-class ChangelogNormalize(PhysicalNode):
+class ChangelogNormalize(PassingNode):
     """Turns upserts into a changelog with ``UPDATE_BEFORE`` rows.
 
     Attributes:
@@ -70,14 +60,9 @@ class ChangelogNormalize(PhysicalNode):
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
         always, needs=without_before, adapts=True, skipped=lambda node, wanted: node.without_need(wanted)
     )
-    input: PhysicalNode
     key: tuple[int, ...]
     condition: Scalar | None = None
     has_duplicates: bool = False
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     def without_need(self, wanted: UpdateKind) -> PhysicalNode | None:
         """The node that replaces it if only upserts are needed; None if it has to stay."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Final
 
@@ -12,17 +12,14 @@ from headrace.operators.functions import has_own
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import AggregateCall
-from headrace.table.logical.schema import Schema
 from headrace.table.options import AGG_PHASES, INCREMENTAL_AGGREGATES, MINI_BATCH, MINI_BATCH_LATENCY, MINI_BATCH_SIZE
 from headrace.table.physical.aggregates import GroupAggregate, growing_calls
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, WatermarkAssigner
 from headrace.table.physical.changes import ChangelogNormalize
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import Join
-from headrace.table.physical.keys import Keys
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
+from headrace.table.physical.node import PassingNode, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.phases import Phase, merging_texts, partial_texts, partials
-from headrace.table.physical.translation import GraphBuilder
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE"))
 """Functions whose partial results cannot be merged."""
@@ -33,27 +30,15 @@ _BY_CLOCK, _BY_WATERMARK = "ProcTime", "RowTime"
 
 
 @dataclass(frozen=True)
-class _Passing(PhysicalNode):
-    """A node that only plans show: it translates to nothing."""
+class _ShownNode(PassingNode):
+    """A node that only plans show."""
 
     passes_rows: ClassVar[bool] = True
     is_executed: ClassVar[bool] = False
-    input: PhysicalNode
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def upsert_keys(self) -> Keys:
-        return self.input.upsert_keys
-
-    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return inputs[0]
 
 
 @dataclass(frozen=True)
-class MiniBatchAssigner(_Passing):
+class MiniBatchAssigner(_ShownNode):
     """Begins mini-batches. Operators end them with the epoch, and earlier when they have enough rows.
 
     Attributes:
@@ -71,7 +56,7 @@ class MiniBatchAssigner(_Passing):
 
 
 @dataclass(frozen=True)
-class LocalGroupAggregate(_Passing):
+class LocalGroupAggregate(_ShownNode):
     """Partial aggregates of the mini-batches of each sender.
 
     The planner of the graph decides which records senders aggregate and which they send as they are. So its columns are

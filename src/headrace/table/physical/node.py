@@ -141,6 +141,24 @@ class PhysicalNode(LogicalNode):
         return self.with_parts(PhysicalNode, inputs)
 
 
+@dataclass(frozen=True)
+class PassingNode(PhysicalNode):
+    """A node with the columns and keys of its only input. It translates to nothing unless it says otherwise."""
+
+    input: PhysicalNode
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        return inputs[0]
+
+
 def _plain_text(scalar: Scalar, names: Sequence[str]) -> str:
     from headrace.table.physical.scalar_text import calcite_text
 

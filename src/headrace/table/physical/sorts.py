@@ -15,8 +15,15 @@ from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.physical.basic import Calc, Exchange, PulledCalc, ValuesScan
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.keys import Keys
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, order_text, with_unique_names
+from headrace.table.physical.node import (
+    Edges,
+    PassingNode,
+    PhysicalNode,
+    ScalarText,
+    Terms,
+    order_text,
+    with_unique_names,
+)
 from headrace.table.physical.phases import Phase
 from headrace.table.physical.ranks import needed_by, strategy_of, strategy_text
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
@@ -47,7 +54,7 @@ class TemporalSort(PhysicalNode):
 
 
 @dataclass(frozen=True)
-class SortLimit(PhysicalNode):
+class SortLimit(PassingNode):
     """The first rows in an order; without sort keys any rows, which is ``Limit``."""
 
     name: ClassVar[str] = "SortLimit"
@@ -56,7 +63,6 @@ class SortLimit(PhysicalNode):
         needs=lambda node, _index, _wanted: node.needs,
         adapts=True,
     )
-    input: PhysicalNode
     keys: tuple[SortKey, ...]
     offset: int
     limit: int
@@ -64,17 +70,9 @@ class SortLimit(PhysicalNode):
     unique_key: tuple[int, ...] = ()
 
     @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
     def needs(self) -> UpdateKind:
         """The row kinds by which the limit needs the updates of its input."""
         return needed_by(self.strategy)
-
-    @property
-    def upsert_keys(self) -> Keys:
-        return self.input.upsert_keys
 
     def terms(self, text: ScalarText) -> Terms:
         yield "orderBy", order_text(self.keys, self.schema)

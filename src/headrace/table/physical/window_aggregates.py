@@ -17,8 +17,7 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute, renumber
 from headrace.table.physical.aggregates import operations
 from headrace.table.physical.basic import Calc, Exchange, Expand
 from headrace.table.physical.changelog_rules import ChangelogRule, never, with_before
-from headrace.table.physical.keys import Keys
-from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
+from headrace.table.physical.node import Edges, PassingNode, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.phases import call_text, merging_texts, partial_texts
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowColumns, WindowingStrategy, WindowTableFunction, window_columns
@@ -323,7 +322,7 @@ _COUNT: Final = AggregateCall("COUNT", (), BIGINT.not_null())
 
 
 @dataclass(frozen=True)
-class LocalWindowAggregate(PhysicalNode):
+class LocalWindowAggregate(PassingNode):
     """Partial aggregates of the rows of each sender, by window and group.
 
     It translates to nothing: the planner of the graph decides whether senders pre-aggregate records or send them as
@@ -335,21 +334,12 @@ class LocalWindowAggregate(PhysicalNode):
 
     name: ClassVar[str] = "LocalWindowAggregate"
     passes_rows: ClassVar[bool] = True
-    input: PhysicalNode
     window: WindowingStrategy
     group: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     time_column: int
     start_column: int | None
     is_attached: bool
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def upsert_keys(self) -> Keys:
-        return self.input.upsert_keys
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
@@ -368,9 +358,6 @@ class LocalWindowAggregate(PhysicalNode):
         calls = counted(self.calls, self.window, retracts=retracts)
         texts = partial_texts(calls, names, retracts=retracts)
         yield "select", names_text([*keys, *texts, f"slice_end('w$) AS {end}"])
-
-    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        return inputs[0]
 
 
 @dataclass(frozen=True)
