@@ -15,8 +15,8 @@ from headrace.server.handlers import (
     task_managers,
     vertices,
 )
+from headrace.server.handlers.programs import JarRunRequest
 from headrace.server.models import operations as of_operations
-from headrace.server.models.programs import JarRunRequest
 from headrace.server.requests import RestRequest
 
 Handler = Callable[[RestRequest], Any]

@@ -19,8 +19,8 @@ from headrace.connectors.datasets import LineageDataset, file_dataset
 from headrace.connectors.file_system.buckets import BY_HOUR, BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.overwriting import OverwritingCommitter, OverwritingPreCommit
-from headrace.connectors.file_system.partition_commit import (
-    PartitionCommit,
+from headrace.connectors.file_system.partition_commit import PartitionCommit
+from headrace.connectors.file_system.partition_committer import (
     PartitionCommitter,
     PartitionPreCommit,
     PartitionWriter,

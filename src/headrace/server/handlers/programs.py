@@ -1,7 +1,7 @@
 """Programs: uploading, listing and running them; only a dispatcher takes any."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
@@ -9,33 +9,89 @@ from headrace.common import options
 from headrace.server.cluster.dispatcher import Dispatcher, WantedRun
 from headrace.server.cluster.programs import Program
 from headrace.server.errors import RestError, bad_request
-from headrace.server.models import programs as models
 from headrace.server.models.cluster import Empty
 from headrace.server.models.jobs import JobPlanInfo
 from headrace.server.requests import RestRequest
 from headrace.server.vertices import plan_info
+from headrace.server.wire import model, wire
 
 
-def programs(request: RestRequest) -> models.JarList:
+@model
+class JarEntry:
+    """What can be run of a program."""
+
+    name: str
+    description: str | None
+
+
+@model
+class JarFile:
+    """A program that was uploaded."""
+
+    id: str
+    name: str
+    uploaded: int
+    entry: Sequence[JarEntry]
+
+
+@model
+class JarList:
+    """The programs that were uploaded."""
+
+    address: str
+    files: Sequence[JarFile]
+
+
+@model
+class JarUpload:
+    """A program that has just been uploaded; the last part of the path is its id."""
+
+    status: str
+    filename: str
+
+
+@model
+class JarRun:
+    """A job that will run."""
+
+    jobid: str
+
+
+@model
+class JarRunRequest:
+    """How a program is to be run; all may be left out."""
+
+    entry_class: str = wire("entryClass")
+    program_args: str = wire("programArgs")
+    program_args_list: Sequence[str] = wire("programArgsList")
+    parallelism: int
+    job_id: str = wire("jobId")
+    savepoint_path: str = wire("savepointPath")
+    allow_non_restored_state: bool = wire("allowNonRestoredState")
+    claim_mode: str = wire("claimMode")
+    flink_configuration: Mapping[str, str] = wire("flinkConfiguration")
+
+
+def programs(request: RestRequest) -> JarList:
     """Return the programs that were uploaded; a process that serves its own jobs has none."""
     dispatcher = request.service.dispatcher
     if dispatcher is None:
-        return models.JarList("", ())
+        return JarList("", ())
     dispatcher.check_leads()
-    return models.JarList(request.service.address, [_told(each) for each in dispatcher.programs.all()])
+    return JarList(request.service.address, [_told(each) for each in dispatcher.programs.all()])
 
 
-def _told(program: Program) -> models.JarFile:
+def _told(program: Program) -> JarFile:
     entry = "main.py" if program.name.endswith(".zip") else program.name
-    return models.JarFile(program.id, program.name, program.uploaded, [models.JarEntry(entry, None)])
+    return JarFile(program.id, program.name, program.uploaded, [JarEntry(entry, None)])
 
 
-def upload(request: RestRequest) -> models.JarUpload:
+def upload(request: RestRequest) -> JarUpload:
     """Take a program in: a script, an archive of `headrace package`, or statements of SQL."""
     dispatcher, file = _dispatcher(request), request.upload
     if file is None:
         raise bad_request("expected a file as multipart/form-data")
-    return models.JarUpload("success", dispatcher.programs.add(file.name, file.blocks()).id)
+    return JarUpload("success", dispatcher.programs.add(file.name, file.blocks()).id)
 
 
 def delete(request: RestRequest) -> Empty:
@@ -44,9 +100,9 @@ def delete(request: RestRequest) -> Empty:
     return Empty()
 
 
-def run(request: RestRequest) -> models.JarRun:
+def run(request: RestRequest) -> JarRun:
     """Have a program run, and tell the id of its job."""
-    return models.JarRun(_dispatcher(request).run(_wanted(request)))
+    return JarRun(_dispatcher(request).run(_wanted(request)))
 
 
 def plan(request: RestRequest) -> JobPlanInfo:

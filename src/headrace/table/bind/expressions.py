@@ -17,9 +17,8 @@ from headrace.common.logical_types import (
 from headrace.table.bind import forms
 from headrace.table.bind.calls import CallBinder
 from headrace.table.bind.expansion import place
-from headrace.table.bind.literals import UNITS, BadLiteralError, integer, literal
 from headrace.table.bind.scopes import Scope, resolve
-from headrace.table.bind.types import interval_type
+from headrace.table.bind.types import UNITS, BadLiteralError, integer, interval_type, literal
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import (
     BIGINT,

@@ -17,7 +17,7 @@ from headrace.common.plugins import installed_in
 from headrace.common.typeinfo.types import hints_of
 from headrace.table.bind.user_functions import logical_type
 from headrace.table.catalog.procedures import Parameter, Procedure
-from headrace.table.environment import system_procedures
+from headrace.table.environment.system_procedures import PROCEDURES
 from headrace.table.logical.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -183,12 +183,11 @@ class SystemProcedures:
 
     @cached_property
     def _own(self) -> dict[str, Procedure]:
-        functions = system_procedures.PROCEDURES
-        return {name: procedure_of(name, function, self._tables) for name, function in functions.items()}
+        return {name: procedure_of(name, function, self._tables) for name, function in PROCEDURES.items()}
 
     def names(self) -> list[str]:
         """Their names, sorted."""
-        return sorted({*system_procedures.PROCEDURES, *(name.lower() for name in installed_in(GROUP))})
+        return sorted({*PROCEDURES, *(name.lower() for name in installed_in(GROUP))})
 
     def get(self, name: str) -> Procedure | None:
         """The procedure of a name, in any case; None where there is none.

@@ -24,7 +24,6 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     ranks,
     sorts,
     temporal_joins,
-    window_functions,
     window_joins,
 )
 from headrace.table.physical.advice import AnalyzedPlan, StatementText, advice_on, advice_text
