@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.table.functions.aggregates import AGGREGATES
-from headrace.table.functions.collections import COLLECTION_FUNCTIONS
+from headrace.table.functions.collections import COLLECTION_FUNCTIONS, JSON_FUNCTIONS
 from headrace.table.functions.definitions import Determinism, FunctionDefinition
-from headrace.table.functions.jsons import JSON_FUNCTIONS
 from headrace.table.functions.numbers import NUMBER_FUNCTIONS
 from headrace.table.functions.operators import OPERATORS
 from headrace.table.functions.texts import TEXT_FUNCTIONS

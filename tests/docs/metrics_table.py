@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.common.plugins import PluginGroup
 from headrace.metrics.scopes import ScopeKind
-from headrace.reporters import catalog
+from headrace.reporters import sampler
 from headrace.reporters.reporter import FLINK_FACTORIES, FLINK_TRACE_FACTORIES, METRIC_REPORTERS, TRACE_REPORTERS
 from headrace.reporters.reporting import COMMON_OPTIONS
 from tests.docs.documents import DOCS
@@ -18,22 +18,22 @@ PAGE = DOCS / "metrics.md"
 _HEADING = "| metric | kind | what it says |\n|---|---|---|\n"
 
 
-def _rows(metrics: Mapping[str, catalog.OperatorMetric]) -> str:
+def _rows(metrics: Mapping[str, sampler.OperatorMetric]) -> str:
     return _HEADING + "".join(
         f"| `{name}` | {each.kind.value} | {each.description} |\n" for name, each in metrics.items()
     )
 
 
 def of_jobs() -> str:
-    statuses = ", ".join(f"`{status.name.lower()}`" for status in catalog.MEASURED_STATUSES)
-    rows = [f"| `{each.name}` | {each.kind.value} | {each.description} |" for each in catalog.JOB_METRICS]
-    for suffix, description, _ in catalog.STATUS_METRICS.values():
+    statuses = ", ".join(f"`{status.name.lower()}`" for status in sampler.MEASURED_STATUSES)
+    rows = [f"| `{each.name}` | {each.kind.value} | {each.description} |" for each in sampler.JOB_METRICS]
+    for suffix, description, _ in sampler.STATUS_METRICS.values():
         rows.append(f"| `<status>{suffix}` | gauge | {description} With {statuses} for `<status>`. |")
     return _HEADING + "\n".join(rows) + "\n"
 
 
 def _in(scope: ScopeKind) -> str:
-    return _rows({name: each for name, each in catalog.OPERATOR_METRICS.items() if scope in each.scopes})
+    return _rows({name: each for name, each in sampler.OPERATOR_METRICS.items() if scope in each.scopes})
 
 
 def of_operators() -> str:
@@ -45,11 +45,11 @@ def of_tasks() -> str:
 
 
 def of_splits() -> str:
-    return _rows(catalog.SPLIT_METRICS)
+    return _rows(sampler.SPLIT_METRICS)
 
 
 def of_drivers() -> str:
-    rows = (f"| `{each.name}` | {each.kind.value} | {each.description} |\n" for each in catalog.JOB_MANAGER_METRICS)
+    rows = (f"| `{each.name}` | {each.kind.value} | {each.description} |\n" for each in sampler.JOB_MANAGER_METRICS)
     return _HEADING + "".join(rows)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.metrics.registry import OWN_NAMES
-from headrace.reporters.catalog import OPERATOR_METRICS
+from headrace.reporters.sampler import OPERATOR_METRICS
 from headrace.testing import JobHarness
 from tests.docs import metrics_table
 from tests.docs.documents import DOCS, between, example

@@ -21,8 +21,15 @@ from headrace.server.dashboard.actions import ACTIONS
 from headrace.server.dashboard.checkpoint_view import CheckpointView
 from headrace.server.dashboard.findings import AHEAD_MILLIS, findings, first_line
 from headrace.server.dashboard.job_view import FailureView, JobView, OperatorView
-from headrace.server.dashboard.lineage_view import lineage_view
-from headrace.server.dashboard.pictures import LEAST_BARS, PARTS, epoch_seconds, graph_svg, heat, timeline_svg
+from headrace.server.dashboard.pictures import (
+    LEAST_BARS,
+    PARTS,
+    epoch_seconds,
+    graph_svg,
+    heat,
+    lineage_view,
+    timeline_svg,
+)
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.wire import to_document
 

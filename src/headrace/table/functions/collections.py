@@ -1,15 +1,25 @@
-"""Functions of arrays, maps, bitmaps, variants and structured objects."""
+"""Functions of arrays, maps, bitmaps, variants and structured objects, and of JSON."""
 
 from typing import Final
 
-from headrace.common.logical_types import ArrayType, AtomicType, LogicalType, MapType, RowType, StructuredType
+from headrace.common.logical_types import (
+    ArrayType,
+    AtomicType,
+    IntervalType,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RowType,
+    StructuredType,
+)
 from headrace.table.functions.definitions import CallShape, FunctionDefinition, Signature, TypeRule
-from headrace.table.functions.kernels import bitmaps, collections, dispatch, variants
+from headrace.table.functions.kernels import collections, dispatch, json_values, variants
 from headrace.table.functions.kernels.kernel import Kernel
 from headrace.table.functions.rules import (
     A_STRING,
     A_TEXT,
     AN_INT,
+    ANY,
     BINARY,
     CONDITION,
     DATETIME,
@@ -20,6 +30,7 @@ from headrace.table.functions.rules import (
     Result,
     a_map,
     a_multiset,
+    always,
     an_array,
     an_interval,
     anyone_nullable,
@@ -282,18 +293,21 @@ def _object_update(shape: CallShape) -> Signature | None:
 
 
 _OTHERS: Final = (
-    _define("BITMAP_BUILD", takes(_integers, result=gives(BITMAP)), bitmaps.bitmap_build, "BITMAP_BUILD(array)"),
-    _of_bitmap("BITMAP_CARDINALITY", BIGINT, bitmaps.bitmap_cardinality),
-    _of_bitmap("BITMAP_TO_ARRAY", ArrayType(INT), bitmaps.bitmap_to_array),
-    _of_bitmap("BITMAP_TO_STRING", STRING, bitmaps.bitmap_to_string),
-    _of_bitmap("BITMAP_TO_BYTES", BYTES, bitmaps.bitmap_to_bytes),
+    _define("BITMAP_BUILD", takes(_integers, result=gives(BITMAP)), collections.bitmap_build, "BITMAP_BUILD(array)"),
+    _of_bitmap("BITMAP_CARDINALITY", BIGINT, collections.bitmap_cardinality),
+    _of_bitmap("BITMAP_TO_ARRAY", ArrayType(INT), collections.bitmap_to_array),
+    _of_bitmap("BITMAP_TO_STRING", STRING, collections.bitmap_to_string),
+    _of_bitmap("BITMAP_TO_BYTES", BYTES, collections.bitmap_to_bytes),
     _define(
-        "BITMAP_FROM_BYTES", takes(BINARY, result=gives(BITMAP)), bitmaps.bitmap_from_bytes, "BITMAP_FROM_BYTES(bytes)"
+        "BITMAP_FROM_BYTES",
+        takes(BINARY, result=gives(BITMAP)),
+        collections.bitmap_from_bytes,
+        "BITMAP_FROM_BYTES(bytes)",
     ),
-    _of_bitmaps("BITMAP_AND", bitmaps.bitmap_and),
-    _of_bitmaps("BITMAP_OR", bitmaps.bitmap_or),
-    _of_bitmaps("BITMAP_XOR", bitmaps.bitmap_xor),
-    _of_bitmaps("BITMAP_ANDNOT", bitmaps.bitmap_andnot),
+    _of_bitmaps("BITMAP_AND", collections.bitmap_and),
+    _of_bitmaps("BITMAP_OR", collections.bitmap_or),
+    _of_bitmaps("BITMAP_XOR", collections.bitmap_xor),
+    _of_bitmaps("BITMAP_ANDNOT", collections.bitmap_andnot),
     _define("OBJECT_OF", _object_of, variants.object_of, "OBJECT_OF(class, name, value, ...)"),
     _define("OBJECT_UPDATE", _object_update, variants.object_update, "OBJECT_UPDATE(object, name, value, ...)"),
     _define(
@@ -311,3 +325,73 @@ _OTHERS: Final = (
 )
 
 COLLECTION_FUNCTIONS: Final = (*_ARRAYS, *_MAPS, *_OTHERS)
+
+
+# --- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _json_returned(shape: CallShape) -> Signature | None:
+    """The type that ``RETURNING`` says, ``STRING`` without it; defaults are brought to it."""
+    if len(shape.operands) < 2 or any(TEXT(kind) is None for kind in shape.types[:2]):
+        return None
+    kind: LogicalType = dict(shape.options).get("returning", STRING)
+    defaults = tuple(with_nullability(kind, default.nullable) for default in shape.types[2:])
+    return Signature((*shape.types[:2], *defaults), kind.as_nullable())
+
+
+_UNSPELLED: Final = frozenset({R.DATE, R.TIME})
+
+
+def _json_value(kind: LogicalType) -> LogicalType | None:
+    """The type, if its values have a form in JSON."""
+    if isinstance(kind, MapType | MultisetType) and TEXT(kind.children[0]) is None:
+        return None  # names in JSON are texts
+    is_unspelled = isinstance(kind, IntervalType) or (isinstance(kind, AtomicType) and kind.root in _UNSPELLED)
+    return None if is_unspelled or any(_json_value(part) is None for part in kind.children[-1:]) else kind
+
+
+def _json_object(shape: CallShape) -> Signature | None:
+    names, values = shape.types[::2], shape.types[1::2]
+    if any(TEXT(kind) is None for kind in names) or any(_json_value(kind) is None for kind in values):
+        return None
+    return Signature(shape.types, STRING.not_null())
+
+
+def _define_late(name: str, rule: TypeRule, kernel: Kernel, usage: str) -> FunctionDefinition:
+    """A function that takes every value as far as Flink's validator knows."""
+    late = takes(ANY, variadic=True, result=always(STRING))
+    return FunctionDefinition(name, rule, kernel=kernel, usage=usage, late=late)
+
+
+_IS_JSON: Final = tuple(
+    _define(
+        f"IS {word}JSON{kind and ' '}{kind}",
+        takes(TEXT, result=always(BOOLEAN)),
+        json_values.is_json(kind or "VALUE", negated=bool(word)),
+        f"text IS {word}JSON {kind}".rstrip(),
+    )
+    for word in ("", "NOT ")
+    for kind in ("", "VALUE", "OBJECT", "ARRAY", "SCALAR")
+)
+
+JSON_FUNCTIONS: Final = (
+    *_IS_JSON,
+    _define(
+        "JSON_EXISTS", takes(TEXT, TEXT, result=maybe(BOOLEAN)), json_values.json_exists, "JSON_EXISTS(text, path)"
+    ),
+    _define("JSON_VALUE", _json_returned, json_values.json_value, "JSON_VALUE(text, path)"),
+    _define("JSON_QUERY", _json_returned, json_values.json_query, "JSON_QUERY(text, path)"),
+    _define_late("JSON_OBJECT", _json_object, json_values.json_object, "JSON_OBJECT([KEY] name VALUE value, ...)"),
+    _define_late(
+        "JSON_ARRAY",
+        takes(_json_value, variadic=True, optional=1, result=always(STRING)),
+        json_values.json_array,
+        "JSON_ARRAY(value, ...)",
+    ),
+    _define_late("JSON_STRING", takes(_json_value, result=gives(STRING)), dispatch.json_string, "JSON_STRING(value)"),
+    _define("JSON_QUOTE", takes(A_TEXT, result=gives(STRING)), json_values.json_quote, "JSON_QUOTE(text)"),
+    _define("JSON_UNQUOTE", takes(A_TEXT, result=gives(STRING)), json_values.json_unquote, "JSON_UNQUOTE(text)"),
+    _define(
+        "JSON", takes(A_TEXT, result=gives(STRING)), json_values.json_text, "JSON(text), in JSON_OBJECT and JSON_ARRAY"
+    ),
+)

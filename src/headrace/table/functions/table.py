@@ -3,9 +3,8 @@
 from typing import Final
 
 from headrace.table.functions.aggregates import AGGREGATES
-from headrace.table.functions.collections import COLLECTION_FUNCTIONS
+from headrace.table.functions.collections import COLLECTION_FUNCTIONS, JSON_FUNCTIONS
 from headrace.table.functions.definitions import USER_FUNCTION, Determinism, FunctionDefinition, FunctionTable, Kernel
-from headrace.table.functions.jsons import JSON_FUNCTIONS
 from headrace.table.functions.kernels.table import CONSTRUCTORS
 from headrace.table.functions.numbers import NUMBER_FUNCTIONS
 from headrace.table.functions.operators import OPERATORS

@@ -1,30 +1,50 @@
-"""``UNNEST``, and replication of rows by a count."""
+"""Rows with what is found for each of them: ``UNNEST``, ``ML_PREDICT``, and replication of rows by a count."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from headrace.common.configuration import Configuration
 from headrace.common.logical_types import ArrayType, LogicalType, MapType, MultisetType, RowType
+from headrace.graph.process_specs import PredictSpec
 from headrace.graph.row_specs import ReplicateRowsSpec, UnnestSpec
 from headrace.operators.unnest import CollectionKind
 from headrace.table.functions.definitions import USER_FUNCTION
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.models import MLPredict, ModelCall
 from headrace.table.logical.relations import LogicalCorrelate, Relation
-from headrace.table.logical.scalars import BOOLEAN, Call, CorrelatedRef, InputRef, Literal, Scalar, input_refs, moved
+from headrace.table.logical.scalars import (
+    BOOLEAN,
+    Call,
+    Cast,
+    CorrelatedRef,
+    InputRef,
+    Literal,
+    Scalar,
+    input_refs,
+    moved,
+)
 from headrace.table.logical.schema import Field, Schema
+from headrace.table.models.calls import CAPACITY, TIMEOUT, config_of, opened_model
+from headrace.table.options import PREDICT_CAPACITY, PREDICT_TIMEOUT
 from headrace.table.physical.basic import ValuesScan
 from headrace.table.physical.calcs import filtered, projected
-from headrace.table.physical.compilation import compiled
+from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
+from headrace.table.physical.compilation import compiled, compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.literal_text import record_type_text
+from headrace.table.physical.keys import Keys
+from headrace.table.physical.literal_text import model_call_text, record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
 from headrace.table.physical.scalar_text import CalciteText, calcite_text
 from headrace.table.physical.translation import GraphBuilder, record_type
 from headrace.table.rules.set_operations import ReplicateRows
+
+if TYPE_CHECKING:
+    from headrace.operators.asynchronous.requests import RequestSettings
 
 _TEXT: Final = CalciteText(lambda index: f"${index}")
 
@@ -228,3 +248,56 @@ class Replicate(PhysicalNode):
 def _replicate(relation: ReplicateRows, context: ConversionContext) -> PhysicalNode:
     node = Replicate(converted(relation.input, context))
     return projected(node, InputRef.all_of(node.schema)[len(relation.schema) + 1 :], relation.schema.names)
+
+
+@dataclass(frozen=True)
+class MLPredictTableFunction(PhysicalNode):
+    """Calls a model with columns of each row."""
+
+    name: ClassVar[str] = "MLPredictTableFunction"
+    changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
+    input: PhysicalNode
+    call: ModelCall
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.call.results(self.input.schema)
+
+    @property
+    def upsert_keys(self) -> Keys:
+        return self.input.upsert_keys
+
+    def terms(self, text: ScalarText) -> Terms:
+        names, types = self.schema.names, self.schema.types
+        yield "invocation", model_call_text(self.call, self.input.schema.names)
+        yield "rowType", record_type_text(names, types, [field.time for field in self.schema])
+
+    def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
+        from headrace.operators.prediction import Features
+
+        model = opened_model(self.call)
+        refs = InputRef.all_of(self.input.schema)
+        pairs = zip(self.call.features, self.call.inputs.types, strict=True)
+        columns: list[Scalar] = [Cast(refs[index], type=kind.as_nullable()) for index, kind in pairs]
+        features = Features(self.call.inputs.names, compiled_all(columns, self.input.schema, builder.settings))
+        settings = self._requests(builder.settings) if model.is_async else None
+        spec = PredictSpec(features, model, record_type(self.schema), settings)
+        return builder.add(spec, f"{self.name}: {self.call.path[-1]}", *inputs)
+
+    def _requests(self, settings: Configuration) -> RequestSettings:
+        from headrace.operators.asynchronous.requests import RequestSettings
+        from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
+
+        config = config_of(self.call)
+        timeout, capacity = config.get(TIMEOUT), config.get(CAPACITY)
+        return RequestSettings(
+            settings.get(PREDICT_TIMEOUT) if timeout is None else timeout,
+            settings.get(PREDICT_CAPACITY) if capacity is None else capacity,
+            False,
+            NO_RETRY_STRATEGY,
+        )
+
+
+@conversion_rule(MLPredict)
+def _predict(predict: MLPredict, context: ConversionContext) -> PhysicalNode:
+    return MLPredictTableFunction(converted(predict.input, context), predict.call)

@@ -1,8 +1,8 @@
-"""Literals, types and calls of models as Calcite writes them in plans."""
+"""Literals, types, calls of models and arguments of functions of JSON as Calcite writes them in plans."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -19,8 +19,9 @@ from headrace.common.logical_types import (
 )
 from headrace.common.masking import masked
 from headrace.table.logical.models import ModelCall
-from headrace.table.logical.scalars import Literal
+from headrace.table.logical.scalars import Call, Literal
 from headrace.table.logical.schema import TimeAttribute
+from headrace.table.parse.tree.json import JsonWrapper
 
 _TEXTS: Final = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _CHARSET: Final = ' CHARACTER SET "UTF-16LE"'
@@ -145,3 +146,61 @@ def record_type_text(names: Sequence[str], kinds: Sequence[LogicalType], times: 
         for name, kind, time in zip(names, kinds, times, strict=True)
     )
     return f"RecordType({', '.join(fields)})"
+
+
+_WRAPPERS: Final = {
+    JsonWrapper.WITHOUT: "WITHOUT_ARRAY",
+    JsonWrapper.CONDITIONAL: "WITH_CONDITIONAL_ARRAY",
+    JsonWrapper.UNCONDITIONAL: "WITH_UNCONDITIONAL_ARRAY",
+}
+
+
+def json_arguments(call: Call, operands: Sequence[str], flag: Callable[[str], str]) -> list[str] | None:
+    """The arguments of a function of JSON; None for another function.
+
+    Args:
+        call: the call.
+        operands: the texts of its operands.
+        flag: the text of a keyword.
+    """
+    rule = _JSON_RULES.get(call.function)
+    return None if rule is None else list(rule(dict(call.options), operands, flag))
+
+
+def _json_made(options: dict[str, Any], operands: Sequence[str], flag: Callable[[str], str]) -> Iterator[str]:
+    yield flag(f"{options['on_null']}_ON_NULL")
+    yield from operands
+
+
+def _json_value(options: dict[str, Any], operands: Sequence[str], flag: Callable[[str], str]) -> Iterator[str]:
+    defaults = iter(operands[2:])
+    yield from operands[:2]
+    for name, clause in (("on_empty", "ON EMPTY"), ("on_error", "ON ERROR")):
+        if name in options:
+            yield flag(options[name].name)
+            if options[name].name == "DEFAULT":
+                yield next(defaults)
+            yield flag(clause)
+
+
+def _json_query(options: dict[str, Any], operands: Sequence[str], flag: Callable[[str], str]) -> Iterator[str]:
+    yield from operands
+    yield flag(_WRAPPERS[options.get("wrapper", JsonWrapper.WITHOUT)])
+    for name in ("on_empty", "on_error"):
+        kind = options[name].name if name in options else "NULL"
+        yield flag(f"SqlJsonQueryEmptyOrErrorBehavior[{kind}]")
+
+
+def _json_exists(options: dict[str, Any], operands: Sequence[str], flag: Callable[[str], str]) -> Iterator[str]:
+    yield from operands
+    if "on_error" in options:
+        yield flag(options["on_error"].name)
+
+
+_JSON_RULES: Final = {
+    "JSON_OBJECT": _json_made,
+    "JSON_ARRAY": _json_made,
+    "JSON_VALUE": _json_value,
+    "JSON_QUERY": _json_query,
+    "JSON_EXISTS": _json_exists,
+}

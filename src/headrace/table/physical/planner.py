@@ -19,7 +19,6 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     group_windows,
     grouping,
     match,
-    models,
     over,
     ranks,
     sorts,

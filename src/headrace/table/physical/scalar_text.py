@@ -36,8 +36,7 @@ from headrace.table.logical.scalars import (
     SubqueryKind,
 )
 from headrace.table.logical.schema import TimeAttribute
-from headrace.table.physical.json_text import json_arguments
-from headrace.table.physical.literal_text import calcite_type, cast_type, literal_text
+from headrace.table.physical.literal_text import calcite_type, cast_type, json_arguments, literal_text
 from headrace.table.rules.searches import Range, Search, simplified
 
 _SIMPLE_BINARY: Final = frozenset(

@@ -24,8 +24,8 @@ from headrace.common.logical_types import (
     string,
 )
 from headrace.table.functions.kernels import decimals, numbers, texts, times
-from headrace.table.functions.kernels.bitmaps import bitmap_to_string
 from headrace.table.functions.kernels.calendar import MICROS_PER_DAY, Moments, column_of, moments_of
+from headrace.table.functions.kernels.collections import bitmap_to_string
 from headrace.table.functions.kernels.kernel import TEXT, Datum, Invocation, any_true, constant, map_rows, on_arrays
 from headrace.table.functions.kernels.shapes import NUMBER, by_shape
 from headrace.table.functions.kernels.spelling import double_of, double_text, float_text, spelled

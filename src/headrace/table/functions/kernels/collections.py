@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.bitmaps import packed, unpacked, unsigned
 from headrace.table.functions.kernels.kernel import (
     Datum,
     Invocation,
@@ -236,3 +237,15 @@ def map_entries(call: Invocation, entries: Datum) -> Datum:
     """The entries of a map as an array of rows of a key and a value."""
     key, value = (field.name for field in call.storage.value_type)
     return map_rows(lambda pairs: [{key: one, value: other} for one, other in pairs], call.storage, entries)
+
+
+bitmap_build: Final = by_row(lambda values: packed([value for value in values if value is not None]))
+bitmap_cardinality: Final = by_row(lambda data: len(unpacked(data)))
+bitmap_to_array: Final = by_row(lambda data: unpacked(data).tolist())
+bitmap_to_string: Final = by_row(lambda data: "{" + ",".join(map(str, unsigned(data).tolist())) + "}")
+bitmap_to_bytes: Final = by_row(lambda data: data)
+bitmap_from_bytes: Final = by_row(lambda data: packed(unpacked(data)))
+bitmap_and: Final = by_row(lambda left, right: packed(np.intersect1d(unsigned(left), unsigned(right))))
+bitmap_or: Final = by_row(lambda left, right: packed(np.union1d(unsigned(left), unsigned(right))))
+bitmap_xor: Final = by_row(lambda left, right: packed(np.setxor1d(unsigned(left), unsigned(right))))
+bitmap_andnot: Final = by_row(lambda left, right: packed(np.setdiff1d(unsigned(left), unsigned(right))))
