@@ -19,8 +19,8 @@ from headrace.common import Configuration, SimpleStringSchema, WatermarkStrategy
 from headrace.connectors.hybrid import HybridSource
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.log import LogSource, OffsetsInitializer
-from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
 from headrace.log import Consumer, Log
+from headrace.server.archives import snapshot_of_document, snapshot_to_document
 from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.settings import RestSettings

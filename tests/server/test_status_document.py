@@ -13,9 +13,9 @@ from headrace.common.errors import HeadraceError, JobCancelledError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.events import SavepointStatus
 from headrace.jobmanager.status import JobSnapshot
-from headrace.jobmanager.status_document import snapshot_of_document, snapshot_to_document
 from headrace.plan.explain import plan_diagram
 from headrace.reporters.sampler import JobSampler
+from headrace.server.archives import snapshot_of_document, snapshot_to_document
 
 PLACE = {"host": "here", "tm_id": "here-1"}
 
