@@ -10,9 +10,7 @@ from typing import Any, Self, TypeVar
 
 from headrace.cep.conditions import Given, condition_of
 from headrace.cep.definition import PatternStructure
-from headrace.cep.pattern_json import pattern_from_json, pattern_to_json
-from headrace.cep.pattern_parser import parse_pattern
-from headrace.cep.pattern_text import drawing_of, text_of
+from headrace.cep.notation import drawing_of, parse_pattern, pattern_from_json, pattern_to_json, text_of
 from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
 from headrace.cep.within_type import WithinType
 from headrace.common.constants import MAX_WATERMARK

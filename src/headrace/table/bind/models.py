@@ -14,7 +14,7 @@ from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.logical.models import MLPredict, ModelCall
 from headrace.table.logical.relations import Relation
 from headrace.table.logical.schema import Schema
-from headrace.table.models.calls import CALL_OPTIONS, opened_model
+from headrace.table.models.provider import CALL_OPTIONS, opened_model
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree.node import Path
 

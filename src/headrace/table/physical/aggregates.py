@@ -24,8 +24,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call, Case, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.options import AGG_PHASES, MINI_BATCH, MINI_BATCH_SIZE
-from headrace.table.physical.basic import Calc, Exchange
-from headrace.table.physical.calcs import projected
+from headrace.table.physical.basic import Calc, Exchange, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text

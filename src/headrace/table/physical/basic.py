@@ -22,12 +22,12 @@ from headrace.operators.record_times import RecordTime
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Expectation, Scan
-from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, input_refs, substituted
+from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, all_of, input_refs, substituted
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
-from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.literal_text import literal_text, record_type_text
 from headrace.table.physical.node import (
@@ -41,8 +41,8 @@ from headrace.table.physical.node import (
 )
 from headrace.table.physical.scalar_text import binary, calcite_text
 from headrace.table.physical.times import UsedTimes, shifted_column
-from headrace.table.physical.translation import GraphBuilder, column, record_type
-from headrace.table.rules.conditions import without_null_branch
+from headrace.table.physical.translation import GraphBuilder, column, compiled, record_type
+from headrace.table.rules.conditions import merged, without_null_branch
 from headrace.table.rules.known_columns import known_value
 from headrace.table.rules.searches import constants_of
 from headrace.time.watermark_strategy import (
@@ -502,3 +502,29 @@ class Expand(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         return builder.add(ExpandSpec(self.projections, self.numbers, self.schema.names), self.name, *inputs)
+
+
+def projected(node: PhysicalNode, expressions: Sequence[Scalar], names: Sequence[str]) -> PhysicalNode:
+    """A node with columns computed from another's."""
+    calc = Calc(node, tuple(expressions), tuple(names))
+    if isinstance(node, Calc) and (found := _over_input(expressions, node)) is not None:
+        calc = Calc(node.input, tuple(found), tuple(names), node.condition)
+    return calc.input if calc.is_identity else calc
+
+
+def filtered(node: PhysicalNode, condition: Scalar) -> PhysicalNode:
+    """A node with the rows of another that meet a condition."""
+    if isinstance(node, Calc) and (found := _over_input([condition], node)) is not None:
+        parts = found if node.condition is None else [node.condition, *found]
+        return Calc(node.input, node.expressions, node.names, all_of(parts))
+    return Calc(node, InputRef.all_of(node.schema), node.schema.names, condition)
+
+
+def _over_input(scalars: Sequence[Scalar], calc: Calc) -> list[Scalar] | None:
+    """Scalars over the columns of a Calc, as scalars over its input; None where those are much larger."""
+    return merged(scalars, calc.expressions) if all(map(_is_mergeable, calc.expressions)) else None
+
+
+def _is_mergeable(scalar: Scalar) -> bool:
+    """Return whether an expression may move to the node above: only if it is deterministic."""
+    return is_deterministic(scalar) or (isinstance(scalar, Call) and scalar.function == "PROCTIME")

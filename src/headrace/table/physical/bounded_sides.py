@@ -19,10 +19,9 @@ from headrace.table.functions.definitions import USER_FUNCTION
 from headrace.table.logical.scalars import Call, Scalar
 from headrace.table.physical.aggregates import GroupAggregate, operations
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, Union, ValuesScan
-from headrace.table.physical.compilation import compiled, compiled_all
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.physical.times import UsedTimes
-from headrace.table.physical.translation import GraphBuilder, column, key_of, record_type
+from headrace.table.physical.translation import GraphBuilder, column, compiled, compiled_all, key_of, record_type
 
 _CALLS: Final = frozenset(("COUNT", "SUM", "$SUM0", "SUM0", "AVG", "MIN", "MAX", "SINGLE_VALUE"))
 """Aggregates that need no state beside their accumulators, and do not depend on the order of rows."""

@@ -29,7 +29,6 @@ from headrace.table.options import BROADCAST_THRESHOLD, RUNTIME_FILTER
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.bounded_sides import are_plain, can_be_computed, register_join, rows_of
-from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, converted
 from headrace.table.physical.joins import (
     JOIN_NAMES,
@@ -42,7 +41,7 @@ from headrace.table.physical.joins import (
 )
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.row_counts import size_of
-from headrace.table.physical.translation import GraphBuilder, record_type
+from headrace.table.physical.translation import GraphBuilder, compiled, record_type
 from headrace.table.rules.estimates import Estimates
 
 _SHUFFLE: Final = 12.0

@@ -14,8 +14,7 @@ from headrace.table.logical.errors import SinkConflictError
 from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation, Scan
 from headrace.table.logical.scalars import Scalar
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE, REQUIRE_ON_CONFLICT, UPSERT_MATERIALIZE
-from headrace.table.physical.basic import Exchange
-from headrace.table.physical.calcs import filtered
+from headrace.table.physical.basic import Exchange, filtered
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import (
     ChangelogRule,
@@ -26,12 +25,11 @@ from headrace.table.physical.changelog_rules import (
     modify_of,
     without_before,
 )
-from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, table_source
 from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PassingNode, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.sinks import Sink
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.translation import GraphBuilder, by_key, compiled
 from headrace.table.rules.normalize import Normalize
 
 

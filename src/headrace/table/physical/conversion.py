@@ -30,8 +30,7 @@ from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation
 from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE, STATISTICS
-from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner
-from headrace.table.physical.calcs import filtered, projected
+from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner, filtered, projected
 from headrace.table.physical.changelog_rules import Modify, modify_kinds
 from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.sinks import Sink

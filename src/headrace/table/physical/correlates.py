@@ -29,18 +29,16 @@ from headrace.table.logical.scalars import (
     moved,
 )
 from headrace.table.logical.schema import Field, Schema
-from headrace.table.models.calls import CAPACITY, TIMEOUT, config_of, opened_model
+from headrace.table.models.provider import CAPACITY, TIMEOUT, config_of, opened_model
 from headrace.table.options import PREDICT_CAPACITY, PREDICT_TIMEOUT
-from headrace.table.physical.basic import ValuesScan
-from headrace.table.physical.calcs import filtered, projected
+from headrace.table.physical.basic import ValuesScan, filtered, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
-from headrace.table.physical.compilation import compiled, compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.literal_text import model_call_text, record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
 from headrace.table.physical.scalar_text import CalciteText, calcite_text
-from headrace.table.physical.translation import GraphBuilder, record_type
+from headrace.table.physical.translation import GraphBuilder, compiled, compiled_all, record_type
 from headrace.table.rules.set_operations import ReplicateRows
 
 if TYPE_CHECKING:

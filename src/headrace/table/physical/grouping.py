@@ -24,8 +24,7 @@ from headrace.table.logical.scalars import BOOLEAN, AggregateCall, Branch, Call,
 from headrace.table.logical.schema import unique_names
 from headrace.table.options import AGG_PHASES, AGGREGATE_PUSHDOWN, DISTINCT_BUCKETS, DISTINCT_SPLIT
 from headrace.table.physical.aggregates import GroupAggregate, operation
-from headrace.table.physical.basic import Calc, Exchange, Expand, ValuesScan
-from headrace.table.physical.calcs import projected
+from headrace.table.physical.basic import Calc, Exchange, Expand, ValuesScan, projected
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, statistics_of
 from headrace.table.physical.joins import without_times
 from headrace.table.physical.node import PhysicalNode, with_unique_names

@@ -17,14 +17,12 @@ from headrace.table.logical.join_keys import is_equality, is_true
 from headrace.table.logical.relations import JoinKind, LogicalJoin, joined_schema
 from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, all_of, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
-from headrace.table.physical.basic import Calc, Exchange
-from headrace.table.physical.calcs import projected
+from headrace.table.physical.basic import Calc, Exchange, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded, modify_kinds
-from headrace.table.physical.compilation import compiled
 from headrace.table.physical.keys import NO_KEYS, Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.row_counts import bytes_of, has_one_row, size_of
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.translation import GraphBuilder, by_key, compiled
 
 JOIN_NAMES: Final = {
     JoinKind.INNER: "InnerJoin",

@@ -49,7 +49,6 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.parse.tree.queries import AfterMatch
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
-from headrace.table.physical.compilation import compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.joins import Join
 from headrace.table.physical.match_preferences import preferred_automaton
@@ -64,7 +63,7 @@ from headrace.table.physical.node import (
 )
 from headrace.table.physical.scalar_text import CalciteText, infix_text
 from headrace.table.physical.times import UsedTimes
-from headrace.table.physical.translation import GraphBuilder, by_key, record_type, sort_fields
+from headrace.table.physical.translation import GraphBuilder, by_key, compiled_all, record_type, sort_fields
 
 
 def variables_of(pattern: str | PatternGroup | PatternQuantity | PatternExclusion) -> Iterator[str]:

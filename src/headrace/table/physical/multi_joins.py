@@ -14,10 +14,8 @@ from headrace.table.logical.relations import JoinKind, LogicalJoin, joined_schem
 from headrace.table.logical.scalars import InputRef, Scalar, moved
 from headrace.table.logical.schema import Schema, unique_names
 from headrace.table.options import MULTI_JOIN
-from headrace.table.physical.basic import Calc, Exchange
-from headrace.table.physical.calcs import projected
+from headrace.table.physical.basic import Calc, Exchange, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded
-from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext
 from headrace.table.physical.joins import (
     JoinKeys,
@@ -31,7 +29,7 @@ from headrace.table.physical.joins import (
 from headrace.table.physical.keys import Keys
 from headrace.table.physical.literal_text import record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.translation import GraphBuilder, by_key, compiled
 
 _KINDS: Final = (JoinKind.INNER, JoinKind.LEFT)
 

@@ -35,8 +35,7 @@ from headrace.table.logical.scalars import (
 )
 from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
 from headrace.table.physical.aggregates import constant_of
-from headrace.table.physical.basic import Calc, Exchange
-from headrace.table.physical.calcs import filtered
+from headrace.table.physical.basic import Calc, Exchange, filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text

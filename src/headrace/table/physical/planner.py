@@ -26,9 +26,9 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
     window_joins,
 )
 from headrace.table.physical.advice import AnalyzedPlan, StatementText, advice_on, advice_text
+from headrace.table.physical.basic import projected
 from headrace.table.physical.batch_execution import batch_execution_plan
 from headrace.table.physical.broadcast_joins import with_read_columns
-from headrace.table.physical.calcs import projected
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
 from headrace.table.physical.changes import DropUpdateBefore, infer_sink

@@ -17,8 +17,7 @@ from headrace.table.functions.types import INT, root_of
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import unique_names
 from headrace.table.physical.aggregates import GroupAggregate
-from headrace.table.physical.basic import Calc, Exchange, Expand
-from headrace.table.physical.calcs import projected
+from headrace.table.physical.basic import Calc, Exchange, Expand, projected
 from headrace.table.physical.node import PhysicalNode
 from headrace.table.rules.conditions import call
 

@@ -33,16 +33,14 @@ from headrace.table.logical.relations import (
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Literal, Scalar, all_of, conjuncts
 from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
 from headrace.table.options import ASYNC_CAPACITY, ASYNC_KEY_ORDERED, ASYNC_MODE, ASYNC_TIMEOUT
-from headrace.table.physical.basic import Calc, Exchange, TableSourceScan
-from headrace.table.physical.calcs import filtered, projected
+from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, filtered, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind
-from headrace.table.physical.compilation import compiled, compiled_all
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted, table_source
 from headrace.table.physical.joins import JOIN_NAMES, AnyJoin, JoinKeys, keys_in_subtask, smallest_key
 from headrace.table.physical.keys import NO_KEYS, Keys
 from headrace.table.physical.literal_text import literal_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.translation import GraphBuilder, by_key, record_type
+from headrace.table.physical.translation import GraphBuilder, by_key, compiled, compiled_all, record_type
 from headrace.table.rules.conditions import call
 from headrace.table.rules.temporal import LogicalLookupJoin, LogicalTemporalJoin
 

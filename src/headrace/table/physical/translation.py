@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidProgramError
 from headrace.common.logical_types import RowType
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
@@ -23,11 +24,14 @@ from headrace.graph.stream_graph import Edge, StreamGraph
 from headrace.operators.changelog.order import SortField
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.nullable import NullableKeys
+from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.functions.table import is_deterministic
+from headrace.table.logical.errors import NoCastError, PlanningError
 from headrace.table.logical.scalars import Scalar, SortKey
 from headrace.table.logical.schema import Schema
-from headrace.table.options import STATE_TTL
+from headrace.table.options import LOCAL_TIME_ZONE, STATE_TTL
 from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
+from headrace.table.physical.scalar_text import infix_text
 
 
 @dataclass(slots=True)
@@ -185,3 +189,24 @@ def _one_key() -> KeySelection:
 def sort_fields(keys: Sequence[SortKey]) -> tuple[SortField, ...]:
     """Sort keys in the form that operators take."""
     return tuple(SortField(key.index, key.descending, nulls_last=not key.nulls_first) for key in keys)
+
+
+def compiled(scalar: Scalar, schema: Schema, builder: GraphBuilder) -> Bound:
+    """A scalar over columns as an expression of the graph."""
+    return compiled_all((scalar,), schema, builder.settings)[0]
+
+
+def compiled_all(scalars: Sequence[Scalar], schema: Schema, settings: Configuration) -> list[Bound]:
+    """Scalars over columns as expressions of the graph.
+
+    Raises:
+        NoCastError: when there is no such cast, and a function in place of it.
+        PlanningError: when a scalar cannot be computed for another reason.
+    """
+    compiler = ExpressionCompiler(lambda scalar: infix_text(scalar, schema.names), settings.get(LOCAL_TIME_ZONE))
+    try:
+        return [compiler.compile(scalar) for scalar in scalars]
+    except NoCastError:
+        raise
+    except InvalidProgramError as error:
+        raise PlanningError(str(error)) from error

@@ -15,13 +15,12 @@ from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
 from headrace.table.physical.broadcast_joins import executed_join
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
-from headrace.table.physical.compilation import compiled
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.joins import AnyJoin, JoinKeys, regular_join, without_times
 from headrace.table.physical.multi_joins import multi_join
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.times import shifted_column
-from headrace.table.physical.translation import GraphBuilder
+from headrace.table.physical.translation import GraphBuilder, compiled
 from headrace.table.physical.windows import WindowColumns, window_columns
 
 
