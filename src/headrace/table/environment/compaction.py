@@ -29,7 +29,7 @@ from headrace.table.bind.expectations import without_expectations
 from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
 from headrace.table.connectors.files import FORMAT, PATH_PATTERN
 from headrace.table.connectors.partitions import PathFilter, pattern
-from headrace.table.environment.inner_jobs import batch_settings, refuse_places_of_program
+from headrace.table.environment.refresh_jobs import batch_settings, refuse_places_of_program
 from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from headrace.table.parse.format import quoted_path
 

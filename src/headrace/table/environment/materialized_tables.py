@@ -27,9 +27,9 @@ from headrace.table.catalog.materialization import (
 )
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment.continuous_refresh import ContinuousRefresh
-from headrace.table.environment.inner_jobs import batch_settings
 from headrace.table.environment.refresh_jobs import (
     RefreshJob,
+    batch_settings,
     check_job,
     insert_statement,
     job_name,
@@ -39,7 +39,7 @@ from headrace.table.environment.refresh_jobs import (
     start_job,
 )
 from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
-from headrace.table.environment.static import STRING, static_result
+from headrace.table.environment.table_result import STRING, static_result
 from headrace.table.options import DISPATCHER
 from headrace.table.parse.tree.definitions import RefreshMode
 

@@ -1,4 +1,7 @@
-"""The jobs that refresh materialized tables: their statements and names, which are Flink's, and their start."""
+"""The jobs that refresh materialized tables: their statements and names, which are Flink's, and their start.
+
+They are jobs beside those of the program, as copies of the rows of tables are, which have settings of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from headrace.client.defaults import current_defaults
 from headrace.common import options
+from headrace.common.errors import ConfigurationError
 from headrace.plan.planner import mode_of
 from headrace.table.bind.statements import bind_insert_into, bind_query
 from headrace.table.catalog.materialization import Materialization
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment.dispatched_jobs import StatementDispatcher, check_kept
-from headrace.table.environment.inner_jobs import refuse_places_of_program
 from headrace.table.functions.kernels.calendar import Moments
 from headrace.table.functions.kernels.time_patterns import written
 from headrace.table.functions.kernels.zones import zone_of
@@ -31,6 +35,39 @@ if TYPE_CHECKING:
     from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_execution_result import JobExecutionResult
     from headrace.table.environment.session import TableSession
+
+_OF_ONE_JOB: Final = (options.CHECKPOINT_DIR.key, options.RECOVERY_PATH.key)
+_OF_RECOVERY: Final = (options.UID_MAPPING.key, options.CHANGED_WINDOWS.key)
+
+
+def batch_settings(name: str | None) -> dict[str, str | None]:
+    """The changes to the settings of a session for a job in batch mode, which shares no state with other jobs.
+
+    Args:
+        name: the name of the job; None for that of its statement.
+    """
+    return {
+        options.PIPELINE_NAME.key: name,
+        options.RUNTIME_MODE.key: "BATCH",
+        **dict.fromkeys((*_OF_ONE_JOB, *_OF_RECOVERY)),
+    }
+
+
+def refuse_places_of_program(reason: str) -> None:
+    """Refuse to start a job beside others where the whole program was given the place of one job's state.
+
+    Args:
+        reason: says that the job is one of its own.
+
+    Raises:
+        ConfigurationError: naming the options.
+    """
+    given = [key for key in _OF_ONE_JOB if key in current_defaults().settings]
+    if given:
+        raise ConfigurationError(
+            f"{' and '.join(given)} was given to the whole program, and {reason}: "
+            f"SET '{given[0]}' = '...' in the program, or set it on its TableEnvironment"
+        )
 
 
 def materialization_of(table: CatalogTable) -> Materialization:

@@ -30,10 +30,8 @@ from headrace.table.environment.compiled_plan import (
     local_path,
     plan_to_replace,
 )
-from headrace.table.environment.explain import explained
-from headrace.table.environment.places import PlacesInText
-from headrace.table.environment.static import STRING, done, static_result, text_result
-from headrace.table.environment.table_result import ResultKind, TableResult
+from headrace.table.environment.explain import PlacesInText, explained
+from headrace.table.environment.table_result import STRING, ResultKind, TableResult, done, static_result, text_result
 from headrace.table.logical.errors import refuses_depth
 from headrace.table.logical.relations import Relation
 from headrace.table.options import check_key

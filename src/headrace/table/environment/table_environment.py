@@ -29,20 +29,18 @@ from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import open_catalogs
 from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference, compiled_plan, loaded_plan
 from headrace.table.environment.descriptors import TableDescriptor
-from headrace.table.environment.explain import explained
+from headrace.table.environment.explain import PlacesInText, explained
 from headrace.table.environment.functions import FunctionMethods
 from headrace.table.environment.local_tables import table_of_elements, table_of_pandas
 from headrace.table.environment.materialized_tables import MaterializedTables
 from headrace.table.environment.models import ModelMethods
-from headrace.table.environment.places import PlacesInText
 from headrace.table.environment.procedures import SystemProcedures, procedure_of
 from headrace.table.environment.refresh_schedule import ScheduledRefresh
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet
 from headrace.table.environment.statements import bound_statements, execute_statement, validate_statement
-from headrace.table.environment.static import BIGINT, static_result
 from headrace.table.environment.table import Table
-from headrace.table.environment.table_result import ResultSink, TableResult
+from headrace.table.environment.table_result import BIGINT, ResultSink, TableResult, static_result
 from headrace.table.environment.tableau import ResultChanges
 from headrace.table.logical.relations import Relation
 from headrace.table.options import ATOMICITY, CATALOG_STORE, CATALOG_STORE_PATH, check_key, check_value, is_of_tables

@@ -1,12 +1,12 @@
-"""``TableResult``: the result of a statement."""
+"""``TableResult``: the result of a statement, with a job or without one: lists, descriptions, plans, and ``OK``."""
 
 from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,14 @@ from headrace.common.arrays import codes_of
 from headrace.common.batch import Kinds
 from headrace.common.columns import layout_of
 from headrace.common.errors import UnsupportedOperationError
+from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, string
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.types import RowKind
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords
 from headrace.datastream.streams.sinks import CloseableIterator, Handover
 from headrace.table.environment.tableau import WIDEST, ResultChanges, tableau, text_rows
-from headrace.table.logical.schema import Schema
+from headrace.table.logical.schema import Field, Schema
+from headrace.table.physical.translation import record_type
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
@@ -246,3 +248,41 @@ class CollectedRows:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+STRING: Final = string()
+BOOLEAN: Final = AtomicType(TypeRoot.BOOLEAN)
+BIGINT: Final = AtomicType(TypeRoot.BIGINT)
+
+
+def static_result(
+    columns: Sequence[tuple[str, LogicalType]],
+    rows: Iterable[Sequence[object]],
+    kind: ResultKind = ResultKind.SUCCESS_WITH_CONTENT,
+    client: JobClient | None = None,
+) -> TableResult:
+    """A result of some rows.
+
+    Args:
+        columns: names and types.
+        rows: the rows.
+        kind: the kind of the result.
+        client: the client of the job, if one was started.
+    """
+    schema = Schema(tuple(Field(name, kind) for name, kind in columns))
+    type_ = record_type(schema)
+    given = [list(row) for row in rows]
+    layout = layout_of(type_)
+    arrays = [pa.array([row[index] for row in given], field.type) for index, field in enumerate(layout.schema)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
+    return TableResult(schema, type_, iter([ResultChanges(batch)]), kind=kind, client=client)
+
+
+def done() -> TableResult:
+    """The result ``OK``."""
+    return static_result([("result", STRING)], [("OK",)], ResultKind.SUCCESS)
+
+
+def text_result(text: str) -> TableResult:
+    """A result with one text."""
+    return static_result([("result", STRING)], [(text,)])
