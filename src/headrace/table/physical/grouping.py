@@ -30,7 +30,7 @@ from headrace.table.physical.joins import without_times
 from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.split_aggregates import split_aggregate
 from headrace.table.physical.translation import record_type
-from headrace.table.physical.window_aggregates import Arranged, in_one_phase, in_two_phases, window_aggregate
+from headrace.table.physical.window_aggregates import in_one_phase, in_two_phases, window_aggregate
 from headrace.table.physical.windows import window_columns
 from headrace.table.rules.conditions import either
 
@@ -339,13 +339,7 @@ def _aggregate(aggregate: LogicalAggregate, context: ConversionContext) -> Physi
     if known is not None:
         return known
     source = converted(aggregate.input, context)
-    ttl = _ttl(aggregate.hints)
-    is_whole = context.settings.get(AGG_PHASES) == "ONE_PHASE"
-    make: _MakeAggregate = partial(_grouped, ttl, in_one_phase=context.is_shown and is_whole)
-    if not context.is_batch:
-        if context.settings.get(DISTINCT_SPLIT):
-            make = partial(_split_or, make, ttl, context.settings.get(DISTINCT_BUCKETS))
-        make = partial(_windowed_or, make, in_one_phase if is_whole else in_two_phases)
+    make: _MakeAggregate = partial(_grouped, context, _ttl(aggregate.hints))
     if context.is_shown:
         make = partial(_reduced_or_whole, make)
     for call in aggregate.calls:
@@ -390,38 +384,24 @@ def _ttl(hints: Sequence[logical.Hint]) -> str | None:
     return found[-1] if found else None
 
 
-def _windowed_or(
-    otherwise: _MakeAggregate,
-    arranged: Arranged,
-    source: PhysicalNode,
-    group: tuple[int, ...],
-    calls: tuple[AggregateCall, ...],
-    names: tuple[str, ...],
-) -> PhysicalNode:
-    return window_aggregate(source, group, calls, names, arranged) or otherwise(source, group, calls, names)
-
-
-def _split_or(
-    otherwise: _MakeAggregate,
-    ttl: str | None,
-    buckets: int,
-    source: PhysicalNode,
-    group: tuple[int, ...],
-    calls: tuple[AggregateCall, ...],
-    names: tuple[str, ...],
-) -> PhysicalNode:
-    found = split_aggregate(without_times(source), group, calls, buckets=buckets, ttl=ttl)
-    return found or otherwise(source, group, calls, names)
-
-
 def _grouped(
+    context: ConversionContext,
     ttl: str | None,
     source: PhysicalNode,
     group: tuple[int, ...],
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
-    *,
-    in_one_phase: bool,
 ) -> PhysicalNode:
+    """The node that aggregates: by windows where the rows have some, in two levels where the session asks for that."""
+    settings, is_streaming = context.settings, not context.is_batch
+    is_whole = settings.get(AGG_PHASES) == "ONE_PHASE"
+    arranged = in_one_phase if is_whole else in_two_phases
+    if is_streaming and (windowed := window_aggregate(source, group, calls, names, arranged)) is not None:
+        return windowed
     source = without_times(source)
-    return GroupAggregate(Exchange(source, group), group, calls, names, ttl, in_one_phase=in_one_phase)
+    if is_streaming and settings.get(DISTINCT_SPLIT):
+        split = split_aggregate(source, group, calls, buckets=settings.get(DISTINCT_BUCKETS), ttl=ttl)
+        if split is not None:
+            return split
+    is_whole = context.is_shown and is_whole
+    return GroupAggregate(Exchange(source, group), group, calls, names, ttl, in_one_phase=is_whole)
