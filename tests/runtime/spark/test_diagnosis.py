@@ -11,17 +11,9 @@ import pytest
 from rich.console import Console
 
 import headrace
-from headrace.cli import install
-from headrace.cli.install import (
-    Check,
-    check_java,
-    check_packages,
-    check_settings,
-    check_workers,
-    checks_table,
-    diagnose,
-    run_doctor,
-)
+from headrace.cli.install import checks_table, run_doctor
+from headrace.runtime.spark import diagnosis
+from headrace.runtime.spark.diagnosis import Check, check_java, check_packages, check_settings, check_workers, diagnose
 from headrace.runtime.spark.executors import WorkerReport, ask_workers
 
 if TYPE_CHECKING:
@@ -40,7 +32,7 @@ def test_packages_here_are_all_right() -> None:
     [("4.0.9", False), ("4.1.0", True), ("4.3.0.dev1", True), ("5.0.0", False)],
 )
 def test_spark_s_version(monkeypatch: pytest.MonkeyPatch, found: str, ok: bool) -> None:
-    monkeypatch.setattr(install, "version", lambda package: found)
+    monkeypatch.setattr(diagnosis, "version", lambda package: found)
 
     check = check_packages()[0]
 
@@ -52,7 +44,7 @@ def test_spark_is_not_started_without_its_packages(monkeypatch: pytest.MonkeyPat
     def missing(package: str) -> str:
         raise importlib.metadata.PackageNotFoundError(package)
 
-    monkeypatch.setattr(install, "version", missing)
+    monkeypatch.setattr(diagnosis, "version", missing)
 
     checks = list(diagnose({}))
 
@@ -61,7 +53,7 @@ def test_spark_is_not_started_without_its_packages(monkeypatch: pytest.MonkeyPat
 
 
 def test_missing_java_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install, "bundled_java_home", lambda: None)
+    monkeypatch.setattr(diagnosis, "bundled_java_home", lambda: None)
 
     check = check_java({"JAVA_HOME": "/nowhere", "PATH": ""})
 
@@ -95,7 +87,7 @@ def test_workers_answer(spark: SparkSession) -> None:
 @pytest.mark.spark
 def test_workers_that_differ(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = [WorkerReport("3.9.1", "/usr/bin/python3", "", "15.0.0"), WorkerReport("3.9.1", "/opt/python", "9", "15")]
-    monkeypatch.setattr(install, "ask_workers", lambda session, tasks: reports)
+    monkeypatch.setattr(diagnosis, "ask_workers", lambda session, tasks: reports)
 
     python, package, arrow = check_workers(spark)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.install import Check, _check_spark
 from headrace.common.errors import ConfigurationError, InfrastructureError
+from headrace.runtime.spark.diagnosis import Check, _check_spark
 from headrace.runtime.spark.executors import check_master
 from headrace.runtime.spark.session_start import SessionRequest, prepare
 
