@@ -20,7 +20,7 @@ from headrace.connectors.source import Source
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.jobmanager.recovery import check_compatible, without_unclaimed
-from headrace.jobmanager.sources import identity_of
+from headrace.jobmanager.sources import identity_of, same_sources
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.testing import JobHarness
@@ -277,3 +277,15 @@ def test_what_is_written_of_many_locations_is_short_and_tells_them_apart() -> No
     assert many.locations[-1].startswith("92 more (")
     assert many != others
     assert identity_of(lines_of(*reversed(paths), paths[3])) == many
+
+
+def test_sources_are_found_by_what_they_read_and_taken_in_turn() -> None:
+    job = plan_of(
+        ("one", lines_of("/in/a")), ("two", lines_of("/in/b")), ("three", lines_of("/in/a")), (None, Placed(()))
+    )
+    known = {"first": "/in/a", "new": "/in/c", "other": "/in/b"}
+    snapshots = {uid: SourceSnapshot(None, SPLITS, (), identity_of(lines_of(path))) for uid, path in known.items()}
+    held = Manifest(1, 0, "id", "job", 128, 0, {**snapshots, "unknown": SourceSnapshot(None, SPLITS)})
+    assert same_sources(held, job) == {"one": "first", "two": "other", "three": "first"}
+    again = replace(held, sources={**held.sources, "second": snapshots["first"]})
+    assert same_sources(again, job) == {"one": "first", "two": "other", "three": "second"}

@@ -173,3 +173,26 @@ def test_uids_are_mapped_on_spark(taken: tuple[Place, str], place: Place, kind: 
     client = start(place, "new", 3, ends=True, settings=settings, uid="sums", source="words")
     client.get_job_execution_result().result(DEADLINE)
     assert sorted(place.lines("out-new")) == ENDS
+
+
+ONLY_POSITIONS = "execution.state-recovery.only-positions"
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_positions_alone_are_taken_by_what_sources_read(taken: tuple[Place, str], kind: str) -> None:
+    place, before = taken
+    place.write(f"b-{kind}", {3: 100})
+    fresh = len(list(place.input.glob("b-*")))
+    (other,) = (each for each in BACKENDS if each != before)  # it reads no state of the job before
+    settings = {FROM: str(place.root / kind), ONLY_POSITIONS: "true", "state.backend.type": other}
+    client = start(place, f"only-{kind}", 3, settings=settings, uid="sums", source="words", sink="shown")
+    wait_for_records(client, fresh)
+    client.stop_with_savepoint(False).result(DEADLINE)
+    assert place.totals(f"out-only-{kind}") == {"k3": 100 * fresh}
+
+
+def test_uids_are_not_mapped_where_positions_alone_are_taken(taken: tuple[Place, str], place: Place) -> None:
+    settings = settings_of(taken, "native", "totals=sums") | {ONLY_POSITIONS: "true"}
+    with pytest.raises(ConfigurationError, match=r"finds sources by what they read: leave .*uid-mapping out"):
+        start(place, "new", 1, settings=settings, uid="sums")

@@ -288,6 +288,13 @@ RECOVERY_PATH: Final = ConfigOption[str | None](
     "checkpoint directory goes on from that instead.",
     ("execution.savepoint.path",),
 )
+RECOVERS_POSITIONS: Final = ConfigOption(
+    "execution.state-recovery.only-positions",
+    boolean,
+    False,
+    "Whether a job takes of what it starts from only how far sources have been read: each source of the program goes "
+    "on where one has come to that has read the same, under whatever uid, and operators begin without state.",
+)
 UID_MAPPING: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
     "execution.state-recovery.uid-mapping",
     text_mapping("old=new; other=newer"),

@@ -126,7 +126,7 @@ class CheckpointCoordinator:
         )
         if self._start is None:
             return first
-        first = self._start.first_manifest(first, [planned.uid for planned in self._plan.operators()])
+        first = self._start.first_manifest(first, self._plan)
         self._check_compatible(first)
         check_declared(self._plan, self._job.blob, self._start.heads(settings.state_backend))
         return without_unclaimed(first, self._plan)

@@ -6,7 +6,7 @@ A fresh checkpoint directory gets its first manifest from a savepoint, or from a
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -386,12 +386,12 @@ class SavepointStart:
     def __str__(self) -> str:
         return self._location
 
-    def first_manifest(self, fresh: Manifest, program: Collection[str]) -> Manifest:
+    def first_manifest(self, fresh: Manifest, plan: JobPlan) -> Manifest:
         """What the job begins with; its state is not there before :meth:`take_in`.
 
         Args:
             fresh: what the job would begin with otherwise.
-            program: the uids of all operators.
+            plan: the job.
 
         Raises:
             SavepointError: when there is no savepoint, or it is damaged, or cannot be started from.
@@ -404,7 +404,10 @@ class SavepointStart:
                 f"{self} is the checkpoint of a job that has yet to publish output: go on in that directory "
                 "(execution.checkpointing.dir), or take a savepoint of the job and start from that"
             )
-        self._uids.check(known, program)
+        return self._of_known(known, metadata, fresh, plan)
+
+    def _of_known(self, known: Manifest, metadata: SavepointMetadata, fresh: Manifest, plan: JobPlan) -> Manifest:
+        self._uids.check(known, [planned.uid for planned in plan.operators()])
         return replace(
             self._uids.manifest(known),
             epoch=0,
@@ -431,9 +434,7 @@ class SavepointStart:
             found = heads_of_manifest(metadata.checkpoint, backend, state)
         return self._uids.heads(found)
 
-    def take_in(
-        self, manifest: Manifest, plan: JobPlan, runtime: Runtime, store: CheckpointStore | TemporaryStore
-    ) -> Manifest:
+    def take_in(self, manifest: Manifest, plan: JobPlan, runtime: Runtime, store: Store) -> Manifest:
         """Bring state, and what sources keep, into the job's own directory.
 
         Args:
@@ -453,6 +454,11 @@ class SavepointStart:
         # Numbers of records rise with those of epochs, and open windows hold some: the first and the last one are told
         # by them. So epochs are counted on from there.
         manifest = replace(manifest, epoch=max(1, metadata.checkpoint.epoch))
+        return self._taken_in(metadata, manifest, plan, runtime, store)
+
+    def _taken_in(
+        self, metadata: SavepointMetadata, manifest: Manifest, plan: JobPlan, runtime: Runtime, store: Store
+    ) -> Manifest:
         for file in metadata.files:
             uid = self._uids.of(file.uid)
             if uid in manifest.sources:
@@ -494,14 +500,14 @@ class SavepointStart:
         manifest: Manifest,
         plan: JobPlan,
         runtime: Runtime,
-        store: CheckpointStore | TemporaryStore,
+        store: Store,
     ) -> Manifest:
         uids = {operator.uid for operator in plan.operators()}
         tasks = list(tasks_of(metadata.tables, manifest, uids, plan.settings.inline_threshold))
         work = partial(import_version, plan.settings.state_backend, store.state, self._directory)
         return with_versions(manifest, written_by_tasks(work, tasks, runtime))
 
-    def _copy(self, metadata: SavepointMetadata, manifest: Manifest, store: CheckpointStore | TemporaryStore) -> None:
+    def _copy(self, metadata: SavepointMetadata, manifest: Manifest, store: Store) -> None:
         """Copy state files from the checkpoint directory that is named, and what sources keep where that is all."""
         directory = open_storage(metadata.directory, options=self._options)
         state = directory.folder("state")

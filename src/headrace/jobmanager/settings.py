@@ -23,6 +23,7 @@ from headrace.jobmanager.failover import (
     RestartStrategy,
     load_enrichers,
 )
+from headrace.jobmanager.position_start import PositionsStart
 from headrace.jobmanager.recovery import SavepointStart
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.window_paths import BY_COLUMNS, gives_at_end, is_join, path_of, spills
@@ -234,8 +235,13 @@ def _start(configuration: Configuration) -> SavepointStart | None:
             claims = False
     if location is None:
         return None
+    start = PositionsStart if configuration.get(options.RECOVERS_POSITIONS) else SavepointStart
+    if uids and start is PositionsStart:
+        raise ConfigurationError(
+            f"{options.RECOVERS_POSITIONS.key} finds sources by what they read: leave {options.UID_MAPPING.key} out"
+        )
     try:
-        return SavepointStart(location, configuration.storage_options(), claims=claims, uids=uids)
+        return start(location, configuration.storage_options(), claims=claims, uids=uids)
     except CheckpointStorageError as error:
         raise ConfigurationError(f"{options.RECOVERY_PATH.key} (-s): {error}") from error
 

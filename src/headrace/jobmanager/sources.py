@@ -504,6 +504,23 @@ def warn_of_moved_sources(manifest: Manifest, plan: JobPlan) -> None:
             )
 
 
+def same_sources(manifest: Manifest, plan: JobPlan) -> dict[str, str]:
+    """Return which source of a manifest has read what one of the program reads: its uid, by that of the program's.
+
+    Where several have, they are taken in turn, and the last one for all that are left.
+    """
+    known: dict[SourceIdentity, list[str]] = {}
+    for uid in manifest.sources:
+        identity = _known(manifest, uid)
+        if identity is not None and identity.locations:
+            known.setdefault(identity, []).append(uid)
+    found = {}
+    for operator, source in _sources(plan):
+        if left := known.get(identity_of(source)):
+            found[operator.uid] = left.pop(0) if len(left) > 1 else left[0]
+    return found
+
+
 def _sources(plan: JobPlan) -> Iterator[tuple[PlannedOperator, Source]]:
     for operator in plan.operators():
         if isinstance(operator.node.spec, SourceSpec):

@@ -10,6 +10,7 @@ from headrace.common.config_options import ConfigOption, boolean, choice, durati
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import RUNTIME_MODE
+from headrace.table.connectors.start_position import StartPosition
 from headrace.table.functions.kernels.zones import zone_of
 
 
@@ -209,9 +210,15 @@ FULL_FRESHNESS: Final = ConfigOption(
 )
 START_MODE: Final = ConfigOption(
     "materialized-table.default-start-mode",
-    choice("FROM_BEGINNING"),
+    choice("FROM_BEGINNING", "FROM_NOW", "RESUME_OR_FROM_BEGINNING", "RESUME_OR_FROM_NOW"),
     "FROM_BEGINNING",
-    "Where a materialized table begins to read: where its sources say.",
+    "From where materialized tables read their sources that have no START_MODE.",
+)
+START_POSITION: Final = ConfigOption[StartPosition | None](
+    "materialized-table.start-position",
+    StartPosition.parse,
+    None,
+    "From where the job of a materialized table reads, by START_MODE: a time in milliseconds.",
 )
 DISPATCHER: Final = ConfigOption[str | None](
     "materialized-table.dispatcher",
@@ -287,6 +294,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         CONTINUOUS_FRESHNESS,
         FULL_FRESHNESS,
         START_MODE,
+        START_POSITION,
         DISPATCHER,
         CATALOG_STORE,
         CATALOG_STORE_PATH,

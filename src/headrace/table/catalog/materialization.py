@@ -6,8 +6,10 @@ from enum import Enum
 from typing import Final
 
 from headrace.savepoint.requests import JobProcess
+from headrace.table.connectors.start_position import StartPosition
+from headrace.table.functions.kernels.calendar import last_day
 from headrace.table.functions.kernels.zones import zone_of
-from headrace.table.parse.tree.definitions import RefreshMode
+from headrace.table.parse.tree.definitions import RefreshMode, StartModeKind
 
 PARTITION_FIELDS: Final = "partition.fields."
 DATE_FORMATTER: Final = ".date-formatter"
@@ -125,6 +127,67 @@ def _shown(moment: datetime, zone: str) -> datetime:
     return moment.astimezone(zone_of(zone)).replace(tzinfo=None)
 
 
+_TIMELESS: Final = frozenset({StartModeKind.FROM_BEGINNING, StartModeKind.RESUME_OR_FROM_BEGINNING})
+_RESUMING: Final = frozenset(
+    {
+        StartModeKind.RESUME_OR_FROM_BEGINNING,
+        StartModeKind.RESUME_OR_FROM_NOW,
+        StartModeKind.RESUME_OR_FROM_TIMESTAMP,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartMode:
+    """``START_MODE``: from where sources are read when the streaming job begins without state.
+
+    Attributes:
+        kind: as it is written.
+        argument: the interval or the time, as ``SHOW CREATE`` writes it; empty for none.
+        months: how many months of the calendar before the present.
+        milliseconds: how much more before the present; or the time itself, since 1970.
+    """
+
+    kind: StartModeKind = StartModeKind.FROM_BEGINNING
+    argument: str = ""
+    months: int = 0
+    milliseconds: int = 0
+
+    @property
+    def is_timeless(self) -> bool:
+        """Return whether sources begin where they say themselves."""
+        return self.kind in _TIMELESS
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether sources go on where the job before has come to, as far as that has read them."""
+        return self.kind in _RESUMING
+
+    def position(self, now: datetime, zone: str) -> StartPosition | None:
+        """The position of sources that do not go on; None where they begin where they say themselves.
+
+        Args:
+            now: the present.
+            zone: the time zone by whose calendar months are counted.
+        """
+        if self.is_timeless:
+            return None
+        if self.kind in (StartModeKind.FROM_TIMESTAMP, StartModeKind.RESUME_OR_FROM_TIMESTAMP):
+            return StartPosition(max(0, self.milliseconds))
+        begin = _months_before(now.astimezone(zone_of(zone)), self.months) if self.months else now
+        since = round(begin.timestamp() * 1000) - self.milliseconds
+        return StartPosition(max(0, since), is_now=not self.argument)
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}({self.argument})" if self.argument else self.kind.value
+
+
+def _months_before(moment: datetime, months: int) -> datetime:
+    """The same time of the same day of an earlier month, or of the last day where that month is shorter."""
+    year, month = divmod(max(12, moment.year * 12 + moment.month - 1 - months), 12)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last_day(year, month + 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class RefreshHandler:
     """What keeps a materialized table up to date, as the catalog knows it.
@@ -132,12 +195,15 @@ class RefreshHandler:
     Attributes:
         job_id: the id of the streaming job; empty where none has been started, and for full refreshes.
         directory: the checkpoint directory of the streaming job; empty where it has none.
-        savepoint: the savepoint from which the job begins where nothing is in its directory yet; empty for none.
+        savepoint: the savepoint, or the checkpoint directory of the job before, from which the job begins where nothing
+            is in its directory yet; empty for none.
         dispatcher: the address of the dispatcher that runs the jobs; empty for the program itself.
         former: the checkpoint directories of the streaming jobs before.
         process: the process with the schedule of full refreshes; None where none has it.
         refreshed: the time up to which scheduled refreshes have been made, as ISO 8601 writes it: that of the last one,
             or when the schedule began. Empty where it is not known.
+        takes_positions: whether the job takes of the savepoint only how far sources have been read.
+        begins: the position of sources that the savepoint does not have, as text; empty for where they say themselves.
     """
 
     job_id: str = ""
@@ -147,6 +213,8 @@ class RefreshHandler:
     former: tuple[str, ...] = ()
     process: JobProcess | None = None
     refreshed: str = ""
+    takes_positions: bool = False
+    begins: str = ""
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -177,6 +245,7 @@ class Materialization:
         mode: how it is refreshed.
         status: whether it is.
         handler: what does it.
+        start: from where sources are read when a streaming job begins without state.
     """
 
     query: str
@@ -186,6 +255,7 @@ class Materialization:
     mode: RefreshMode
     status: RefreshStatus = RefreshStatus.ACTIVATED
     handler: RefreshHandler = field(default_factory=RefreshHandler)
+    start: StartMode = field(default_factory=StartMode)
 
 
 def partition_formatters(options: tuple[tuple[str, str], ...]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.source import Source
 from headrace.formats.statistics import Statistics
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
+from headrace.table.connectors.start_position import StartPosition
 from headrace.table.connectors.table_source import TableSource
 
 _LONG: Final = integer(-(2**63), 2**63 - 1)
@@ -131,6 +132,9 @@ class GeneratedTable(TableSource):
     @property
     def statistics(self) -> Statistics | None:
         return None if self.count is None else Statistics(self.count)
+
+    def starting_at(self, start: StartPosition) -> TableSource | None:
+        return self if start.is_now and not self.is_bounded else None
 
     @property
     def summary(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ from headrace.connectors.postgres.source import (
 from headrace.connectors.source import Source
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
+from headrace.table.connectors.start_position import StartPosition
 from headrace.table.connectors.table_source import TableSource
 
 
@@ -60,6 +61,13 @@ class PostgresCdcTable(TableSource):
     def is_bounded(self) -> bool:
         is_snapshot = self.options.get(STARTUP) == StartupMode.SNAPSHOT.value
         return is_snapshot or self.options.get(BOUNDED) != "unbounded"
+
+    def starting_at(self, start: StartPosition) -> TableSource | None:
+        if not start.is_now:
+            return None
+        mode = StartupMode.LATEST_OFFSET.value
+        context = replace(self.context, options={**self.context.options, STARTUP.key: mode})
+        return replace(self, context=context, options=Configuration(self.options).set(STARTUP, mode))
 
     @property
     def readable_metadata(self) -> Mapping[str, LogicalType]:

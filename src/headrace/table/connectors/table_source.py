@@ -10,6 +10,7 @@ from headrace.connectors.source import Source
 from headrace.formats.statistics import Statistics
 from headrace.graph.stream_graph import Edge
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.start_position import StartPosition
 from headrace.table.connectors.table_lookup import TableLookup
 
 Partition = tuple[str | None, ...]
@@ -53,6 +54,10 @@ class TableSource(ABC):
     def can_limit(self) -> bool:
         """Return whether it can stop early when some rows are enough (Flink's ``SupportsLimitPushDown``)."""
         return False
+
+    def starting_at(self, start: StartPosition) -> "TableSource | None":
+        """The source that begins there, whatever its options say; None where it has no such position."""
+        return None
 
     @property
     def partitions(self) -> Sequence[Partition] | None:

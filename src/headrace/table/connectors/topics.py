@@ -42,6 +42,7 @@ from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.picked_columns import PickedColumns
+from headrace.table.connectors.start_position import StartPosition
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 from headrace.table.connectors.table_source import TableSource
 from headrace.table.connectors.upserts import FieldsSchema, UpsertsReader, UpsertsWriter
@@ -245,6 +246,10 @@ class TopicTableSource(TableSource):
     @property
     def is_bounded(self) -> bool:
         return bounded_offsets(self.table.options) is not None
+
+    def starting_at(self, start: StartPosition) -> TableSource:
+        options = Configuration(self.table.options).set(STARTUP_MODE, "timestamp").set(STARTUP_MILLIS, start.since)
+        return replace(self, table=replace(self.table, options=options))
 
     @property
     def readable_metadata(self) -> Mapping[str, LogicalType]:

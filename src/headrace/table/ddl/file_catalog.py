@@ -26,7 +26,7 @@ from headrace.table.catalog.objects import (
     TableLike,
 )
 from headrace.table.logical.schema import TimeAttribute
-from headrace.table.parse.tree.definitions import RefreshMode
+from headrace.table.parse.tree.definitions import RefreshMode, StartModeKind
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ _ENUMS: Final[dict[str, type[Enum]]] = {
         objects.ColumnKind,
         TimeAttribute,
         RefreshMode,
+        StartModeKind,
         materialization.FreshnessUnit,
         materialization.RefreshStatus,
     )
@@ -56,6 +57,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         materialization.Freshness,
         materialization.Materialization,
         materialization.RefreshHandler,
+        materialization.StartMode,
         JobProcess,
     )
 }

@@ -15,6 +15,7 @@ from headrace.table.catalog.materialization import (
 )
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.ddl.alter import altered
+from headrace.table.ddl.start_modes import start_of
 from headrace.table.ddl.tables import is_taken, path_of, table_of_query, view_of
 from headrace.table.functions.casts import is_implicitly_castable
 from headrace.table.functions.types import CHARACTERS, is_in
@@ -42,12 +43,10 @@ def materialized_table(context: BindContext, node: sql.CreateMaterializedTable) 
     """The table that ``CREATE MATERIALIZED TABLE`` defines.
 
     Raises:
-        SqlValidationError: when its query, its columns or keys, its freshness or an option is wrong.
+        SqlValidationError: when its query, its columns or keys, its freshness, its start mode or an option is wrong.
     """
-    if node.start_mode is not None and node.start_mode.kind is not sql.StartModeKind.FROM_BEGINNING:
-        reason = f"START_MODE = {node.start_mode.kind.value} is not supported: sources say themselves where they begin"
-        raise context.unplanned(node.start_mode, reason, "Write 'scan.startup.mode' in OPTIONS of the query's tables.")
     freshness, mode = _refresh_of(context, node)
+    start = start_of(context, node, mode)
     view = view_of(context, node.query)
     known = {column.name: column for column in view.columns}
     for name in node.partitioned_by:
@@ -60,7 +59,8 @@ def materialized_table(context: BindContext, node: sql.CreateMaterializedTable) 
     table = table_of_query(context, _as_create_table(node), view.schema)
     _check_formatters(context, node.options, table)
     names = view.schema.names
-    return replace(table, materialization=Materialization(view.query, view.original, names, freshness, mode))
+    made = Materialization(view.query, view.original, names, freshness, mode, start=start)
+    return replace(table, materialization=made)
 
 
 def _as_create_table(node: sql.CreateMaterializedTable) -> sql.CreateTable:
@@ -145,7 +145,7 @@ def new_materialized_table(
 
 
 def _redefined(context: BindContext, node: sql.CreateMaterializedTable, before: CatalogTable) -> CatalogTable:
-    """The table of ``OR ALTER``: its query, options and freshness change, and columns are added at its end."""
+    """The table of ``OR ALTER``: its query, options, freshness and start change, and columns are added at its end."""
     assert before.materialization is not None
     if node.refresh_mode not in (None, before.materialization.mode):
         reason = f"the refresh mode of a materialized table stays {before.materialization.mode.value}"
@@ -161,6 +161,7 @@ def _redefined(context: BindContext, node: sql.CreateMaterializedTable, before: 
         original=wanted.materialization.original,
         columns=wanted.materialization.columns,
         freshness=before.materialization.freshness if node.freshness is None else wanted.materialization.freshness,
+        start=wanted.materialization.start,
     )
     return replace(before, columns=columns, options=wanted.options, comment=wanted.comment, materialization=kept)
 

@@ -36,7 +36,7 @@ def _refresh(materialization: Materialization | None) -> list[str]:
         return []
     refresh = f"FRESHNESS = {materialization.freshness}"
     return [
-        "START_MODE = FROM_BEGINNING",
+        f"START_MODE = {materialization.start}",
         refresh,
         f"REFRESH_MODE = {materialization.mode.value}",
         f"AS {materialization.query}",

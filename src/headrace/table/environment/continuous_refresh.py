@@ -16,7 +16,14 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError, SavepointError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.savepoint.requests import REQUESTS, JobNotFoundError, JobRequest, ask, is_job_running
+from headrace.savepoint.requests import (
+    REQUESTS,
+    JobNotFoundError,
+    JobRequest,
+    ask,
+    is_job_running,
+    read_checkpoint,
+)
 from headrace.savepoint.requests import running as running_in
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
@@ -30,7 +37,7 @@ from headrace.table.environment.refresh_jobs import (
     materialization_of,
     start_job,
 )
-from headrace.table.options import DISPATCHER
+from headrace.table.options import DISPATCHER, START_POSITION
 
 if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
@@ -112,10 +119,18 @@ class ContinuousRefresh:
             options.RUNTIME_MODE.key: "STREAMING",
             options.CHECKPOINT_DIR.key: handler.directory or None,
             options.RECOVERY_PATH.key: handler.savepoint or None,
+            options.RECOVERS_POSITIONS.key: "true" if handler.takes_positions else None,
+            START_POSITION.key: handler.begins or None,
         }
         if session.get(options.CHECKPOINT_INTERVAL) is None:
             settings[options.CHECKPOINT_INTERVAL.key] = f"{materialization.freshness.milliseconds} ms"
         return settings
+
+    def reached(self, handler: RefreshHandler) -> str:
+        """The place that says how far a job, which runs no more, has read its sources; empty where it has read none."""
+        if handler.directory and read_checkpoint(self._storage(handler.directory), None) is not None:
+            return handler.directory
+        return handler.savepoint
 
     # --- the job that runs -------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from headrace.table.environment.refresh_jobs import (
 )
 from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
 from headrace.table.environment.table_result import STRING, static_result
-from headrace.table.options import DISPATCHER
+from headrace.table.options import DISPATCHER, START_POSITION
 from headrace.table.parse.tree.definitions import RefreshMode
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class MaterializedTables:
             self._put_scheduled(path, table, self._schedule.now())
             return
         jobs = ContinuousRefresh(self._tables, path)
-        planned = _handled(table, jobs.new_handler())
+        planned = _handled(table, replace(jobs.new_handler(), begins=self._beginning(table)))
         with self._tables.catalogs.kept_on_failure(path):
             self._put(path, planned)
             self._put(path, self._started(jobs, planned))
@@ -103,7 +103,9 @@ class MaterializedTables:
         if jobs.is_running(handler):
             following = jobs.new_handler(handler.dispatcher)  # before the job ends: it can fail
             savepoint, former = jobs.stop(handler), handler.directories
-            handler = replace(following, savepoint=savepoint, job_id=handler.job_id, former=former)
+            handler = replace(
+                following, savepoint=savepoint, job_id=handler.job_id, former=former, begins=handler.begins
+            )
         elif not handler.directory:
             raise SavepointError(
                 f"the job of materialized table {path} has ended without a checkpoint to go on from: DROP the table, "
@@ -196,8 +198,9 @@ class MaterializedTables:
     def alter(self, path: ObjectPath, table: CatalogTable, changed: CatalogTable) -> None:
         """Give a table another definition.
 
-        A streaming job is stopped with a savepoint. With another query a new one begins, as in Flink; else it goes on
-        from the savepoint. Where it cannot be started, the table and its job are as before.
+        A streaming job is stopped with a savepoint. With another query a new one begins without its state, and reads as
+        START_MODE says; else it goes on from the savepoint. Where it cannot be started, the table and its job are as
+        before.
 
         Raises:
             HeadraceError: when the job cannot be stopped, or the new one cannot be started.
@@ -214,7 +217,9 @@ class MaterializedTables:
         if materialization_of(table).status is RefreshStatus.SUSPENDED:
             self._put(path, self._begun_anew(path, table, changed))
             return
-        streaming = self._tables.with_settings({options.RUNTIME_MODE.key: "STREAMING"})
+        begins = self._beginning(changed) if _is_other_query(table, changed) else ""
+        settings = {options.RUNTIME_MODE.key: "STREAMING", START_POSITION.key: begins or None}
+        streaming = self._tables.with_settings(settings)
         check_job(streaming, path, changed, insert_statement(path, changed))
         suspended = self._suspend_job(path, table)
         with_savepoint = _handled(changed, materialization_of(suspended).handler)
@@ -228,11 +233,21 @@ class MaterializedTables:
 
     def _begun_anew(self, path: ObjectPath, table: CatalogTable, changed: CatalogTable) -> CatalogTable:
         """The changed table, whose job begins without state where the query is another one."""
-        if materialization_of(table).query == materialization_of(changed).query:
+        if not _is_other_query(table, changed):
             return changed
-        before = materialization_of(changed).handler
-        following = ContinuousRefresh(self._tables, path).new_handler(before.dispatcher)
-        return _handled(changed, replace(following, former=before.directories))
+        before, jobs = materialization_of(changed).handler, ContinuousRefresh(self._tables, path)
+        following = replace(
+            jobs.new_handler(before.dispatcher), former=before.directories, begins=self._beginning(changed)
+        )
+        if materialization_of(changed).start.resumes and (reached := jobs.reached(before)):
+            following = replace(following, savepoint=reached, takes_positions=True)
+        return _handled(changed, following)
+
+    def _beginning(self, table: CatalogTable) -> str:
+        """The position that sources have which do not go on, as text; empty for where they say themselves."""
+        zone = self._tables.get_config().get_local_timezone()
+        position = materialization_of(table).start.position(self._schedule.now(), zone)
+        return "" if position is None else str(position)
 
     def drop(self, path: ObjectPath, table: CatalogTable) -> None:
         """Stop refreshing a table, and remove it from its catalog, and then the checkpoints of its streaming jobs.
@@ -322,6 +337,10 @@ class MaterializedTables:
 
     def _put(self, path: ObjectPath, table: CatalogTable) -> None:
         self._tables.catalogs.catalogs[path.catalog].put_table(path.database, path.name, table)
+
+
+def _is_other_query(table: CatalogTable, changed: CatalogTable) -> bool:
+    return materialization_of(table).query != materialization_of(changed).query
 
 
 def _is_scheduled(table: object) -> bool:

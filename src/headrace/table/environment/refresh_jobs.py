@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
 
 _OF_ONE_JOB: Final = (options.CHECKPOINT_DIR.key, options.RECOVERY_PATH.key)
-_OF_RECOVERY: Final = (options.UID_MAPPING.key, options.CHANGED_WINDOWS.key)
+_OF_RECOVERY: Final = (options.UID_MAPPING.key, options.CHANGED_WINDOWS.key, options.RECOVERS_POSITIONS.key)
 
 
 def batch_settings(name: str | None) -> dict[str, str | None]:

@@ -32,7 +32,7 @@ from headrace.table.environment.compiled_plan import (
 )
 from headrace.table.environment.explain import PlacesInText, explained
 from headrace.table.environment.table_result import STRING, ResultKind, TableResult, done, static_result, text_result
-from headrace.table.logical.errors import refuses_depth
+from headrace.table.logical.errors import StartPositionError, refuses_depth
 from headrace.table.logical.relations import Relation
 from headrace.table.options import check_key
 from headrace.table.parse.source import SqlSource
@@ -258,11 +258,17 @@ def _change(tables: TableEnvironment, statement: sql.Delete | sql.Update | sql.T
 def _create_materialized(
     tables: TableEnvironment, statement: CreateMaterializedTable, source: SqlSource
 ) -> TableResult:
-    path, table, before = new_materialized_table(tables.bind_context(source), statement)
-    if before is None:
-        tables.materialized.create(path, table)
-    else:
-        tables.materialized.alter(path, before, table)
+    context = tables.bind_context(source)
+    path, table, before = new_materialized_table(context, statement)
+    try:
+        if before is None:
+            tables.materialized.create(path, table)
+        else:
+            tables.materialized.alter(path, before, table)
+    except StartPositionError as error:
+        if statement.start_mode is None:
+            raise
+        raise context.unplanned(statement.start_mode, str(error)) from None
     return done()
 
 

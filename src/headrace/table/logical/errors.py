@@ -18,6 +18,10 @@ class SinkConflictError(InvalidProgramError):
     """Rows with different keys may have one key in the table, and the statement has no ``ON CONFLICT``."""
 
 
+class StartPositionError(PlanningError):
+    """A table cannot be read from where ``START_MODE`` says."""
+
+
 class NoCastError(InvalidProgramError):
     """There is no cast from one type to another, and a function in place of it."""
 

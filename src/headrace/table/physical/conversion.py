@@ -25,11 +25,11 @@ from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.functions.casts import is_castable
 from headrace.table.functions.types import DOUBLE, INT, root_of
 from headrace.table.logical import relations as logical
-from headrace.table.logical.errors import PlanningError, TableDefinitionError
+from headrace.table.logical.errors import PlanningError, StartPositionError, TableDefinitionError
 from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation
 from headrace.table.logical.scalars import Call, InputRef, Literal, Scalar, Subquery, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
-from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE, STATISTICS
+from headrace.table.options import CDC_EVENTS_DUPLICATE, LOCAL_TIME_ZONE, START_POSITION, STATISTICS
 from headrace.table.physical.basic import TableSourceScan, Union, ValuesScan, WatermarkAssigner, filtered, projected
 from headrace.table.physical.changelog_rules import Modify, modify_kinds
 from headrace.table.physical.node import PhysicalNode, with_unique_names
@@ -210,7 +210,20 @@ def _scan(scan: logical.Scan, context: ConversionContext) -> PhysicalNode:
             f"{CDC_EVENTS_DUPLICATE.key} requires tables of changes to have a primary key, and {name} has none: add "
             "PRIMARY KEY (...) NOT ENFORCED to its definition"
         )
-    return TableSourceScan(scan, source)
+    return TableSourceScan(scan, _started(source, name, context))
+
+
+def _started(source: TableSource, name: str, context: ConversionContext) -> TableSource:
+    """The source that begins where the job of a materialized table is to begin."""
+    start = context.settings.get(START_POSITION)
+    if start is None:
+        return source
+    if (found := source.starting_at(start)) is not None:
+        return found
+    can_be_now = not start.is_now and source.starting_at(replace(start, is_now=True)) is not None
+    advice = "START_MODE = FROM_NOW can" if can_be_now else "only FROM_BEGINNING can be said of it"
+    place = "the present" if start.is_now else "a time"
+    raise StartPositionError(f"table {name}: its connector, {source.summary}, cannot begin at {place}: {advice}")
 
 
 @conversion_rule(logical.Sample)
