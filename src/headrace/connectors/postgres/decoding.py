@@ -1,4 +1,4 @@
-"""What tasks read of a table of PostgreSQL: the rows of chunks, and of changes, as columns with row kinds."""
+"""What tasks read of tables of PostgreSQL: the rows of chunks, and of changes, as columns with row kinds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from headrace.connectors.postgres.relations import DELETE, INSERT, PostgresRelat
 from headrace.connectors.postgres.replication import ChangeRun
 from headrace.connectors.postgres.server import PostgresServer, telling
 from headrace.connectors.postgres.snapshot import Bound, ChunkPiece, View, begin_in, read_chunk, seen_already
-from headrace.connectors.postgres.tables import CapturedTable
+from headrace.connectors.postgres.tables import CapturedTable, FoundTable
 from headrace.connectors.postgres.values import converter_of
 from headrace.connectors.source import Json, SourceReader, SourceRecords
 
@@ -196,25 +197,23 @@ class ChangePiece:
 
     Attributes:
         runs: the changes.
-        key: the primary key of the table.
-        views: from which value of the key by which the snapshot was cut on its rows are as of which place; empty where
-            all changes are later.
-        chunk_key: that key, its type in SQL, and the clause of its collation.
+        tables: those that they are of, by their names.
+        views: by name, from which value of the key by which the snapshot was cut on rows are as of which place; of a
+            table that has none all changes are later.
     """
 
     runs: tuple[ChangeRun, ...]
-    key: tuple[str, ...]
-    views: tuple[View, ...] = ()
-    chunk_key: tuple[str, str, str] = ("", "", "")
+    tables: Mapping[str, FoundTable]
+    views: Mapping[str, tuple[View, ...]]
 
 
 class PostgresReader(SourceReader):
     """Reads chunks of the snapshot, and what the driver has taken over of the changes.
 
     Args:
-        server: where the table is.
-        table: the table.
-        produced_type: the type of the rows, the columns of the table before those of metadata.
+        server: where the tables are.
+        table: the table, or what the tables are called.
+        produced_type: the type of the rows, the columns of the tables before those of metadata.
         metadata: the keys of the latter.
     """
 
@@ -233,44 +232,46 @@ class PostgresReader(SourceReader):
             yield from self._read_chunks(piece)
             return
         assert isinstance(piece, ChangePiece)
-        for run in piece.runs:
-            yield self._read_changes(run, piece)
+        yield from in_order([self._read_changes(run, piece) for run in piece.runs])
 
     # --- the snapshot ------------------------------------------------------------------------------------------------
 
     def _read_chunks(self, piece: ChunkPiece) -> Iterator[SourceRecords]:
         # A session of its own for each piece: one that was kept would keep the server from removing old rows.
         with closing(self._server.connect("chunks")) as connection:
-            with telling(f"the snapshot of table {self._table}"):
+            with telling(f"the snapshot of table {piece.found.full_name}"):
                 begin_in(connection, piece.snapshot)
             for start, end in zip(piece.bounds, piece.bounds[1:], strict=False):
-                yield self._chunk(connection, piece.key, start, end)
+                yield self._chunk(connection, piece.found, start, end)
 
-    def _chunk(self, connection: Connection, key: str, start: Bound, end: Bound) -> SourceRecords:
-        texts = read_chunk(connection, self._table, key, start, end)
-        columns = [self._convert[name](texts.column(name).combine_chunks()) for name in self._table.columns]
+    def _chunk(self, connection: Connection, found: FoundTable, start: Bound, end: Bound) -> SourceRecords:
+        table = self._table.named(found.schema, found.table)
+        texts = read_chunk(connection, table, found.chunk_key, start, end)
+        columns = [self._convert[name](texts.column(name).combine_chunks()) for name in table.columns]
         times = np.zeros(len(texts), np.int64)
-        return SourceRecords(columns=self._batch(columns, times), timestamps=times)
+        return SourceRecords(columns=self._batch(table, columns, times), timestamps=times)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def _read_changes(self, run: ChangeRun, piece: ChangePiece) -> SourceRecords:
-        rows = ChangesOfRun(run, self._table, piece.key).rows()
-        if piece.views:
-            rows = rows.take(np.flatnonzero(~self._seen(rows, run, piece)))
-        columns = [self._convert[name](rows.texts(name)) for name in self._table.columns]
+    def _read_changes(self, run: ChangeRun, piece: ChangePiece) -> OrderedRecords:
+        table = self._table.named(run.relation.schema, run.relation.table)
+        found, views = piece.tables[str(table)], piece.views.get(str(table))
+        rows = ChangesOfRun(run, table, found.key).rows()
+        if views:
+            rows = rows.take(np.flatnonzero(~self._seen(rows, run, found, views)))
+        columns = [self._convert[name](rows.texts(name)) for name in table.columns]
         times = run.array(run.times)[rows.messages]
-        kinds = rows.kinds if rows.kinds.any() else None
-        return SourceRecords(columns=self._batch(columns, times), kinds=kinds, timestamps=times)
+        batch = self._batch(table, columns, times)
+        return OrderedRecords(run.array(run.numbers)[rows.messages], batch, rows.kinds, times)
 
-    def _seen(self, rows: EmittedRows, run: ChangeRun, piece: ChangePiece) -> Mask:
-        name, kind, collation = piece.chunk_key
+    def _seen(self, rows: EmittedRows, run: ChangeRun, found: FoundTable, views: tuple[View, ...]) -> Mask:
         lsns = run.array(run.lsns)[rows.messages]
+        kind = (found.chunk_key_type, found.collation)
         with closing(self._server.connect("ranges")) as connection:
-            return seen_already(connection, (kind, collation), piece.views, rows.texts(name), lsns)
+            return seen_already(connection, kind, views, rows.texts(found.chunk_key), lsns)
 
-    def _batch(self, columns: list[pa.Array], times: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        table, count = self._table, len(times)
+    def _batch(self, table: CapturedTable, columns: list[pa.Array], times: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        count = len(times)
         known = {"database_name": self._server.database, "schema_name": table.schema, "table_name": table.table}
         for name, field in zip(self._metadata, list(self._schema)[len(columns) :], strict=True):
             made = pa.array(times).cast(pa.timestamp("ms", "UTC")) if name == _OP_TS else pa.repeat(known[name], count)
@@ -280,6 +281,43 @@ class PostgresReader(SourceReader):
 
     def _fields(self, columns: list[pa.Array]) -> Iterator[tuple[pa.Array, pa.Field]]:
         return zip(columns, self._schema, strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRecords:
+    """Records of one table among those of others.
+
+    Attributes:
+        numbers: the place of each among all changes.
+        columns: their columns.
+        kinds: what each does.
+        times: when it was committed.
+    """
+
+    numbers: Places
+    columns: pa.RecordBatch
+    kinds: npt.NDArray[np.int8]
+    times: npt.NDArray[np.int64]
+
+    def records(self) -> SourceRecords:
+        """The records, in the order that they have here."""
+        kinds = self.kinds if self.kinds.any() else None
+        return SourceRecords(columns=self.columns, kinds=kinds, timestamps=self.times)
+
+
+def in_order(parts: Sequence[OrderedRecords]) -> Iterator[SourceRecords]:
+    """Records in the order in which they were changed, whichever table they are of."""
+    parts = [part for part in parts if len(part.numbers)]
+    if all(one.numbers[-1] < other.numbers[0] for one, other in pairwise(parts)):
+        yield from (part.records() for part in parts)
+        return
+    numbers = np.concatenate([part.numbers for part in parts])
+    order = np.argsort(numbers, kind="stable")  # an update is two records with one number
+    columns = pa.concat_batches([part.columns for part in parts]).take(pa.array(order))
+    kinds = np.concatenate([part.kinds for part in parts])[order]
+    yield OrderedRecords(
+        numbers[order], columns, kinds, np.concatenate([part.times for part in parts])[order]
+    ).records()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -30,6 +30,7 @@ from headrace.connectors.postgres.tables import (
     ensure_publication,
     find_slot,
     look_up,
+    matching,
     take_slot,
 )
 from headrace.connectors.source import Json, Pending, ReadBudget, SplitEnumerator, SplitRead
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _STOP: Final = "stop"
 _FINISHED: Final = "finished"
 _SYSTEM: Final = "system"
+_TABLES: Final = "tables"
 
 _PAUSE_SECONDS: Final = 0.5
 """Between two attempts to reach a server."""
@@ -94,32 +96,33 @@ class CapturePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """How far the table was read.
+    """How far the tables were read.
 
     Attributes:
-        views: from which value of the key on rows of the snapshot are as of which place in the log.
-        start: where the next chunk begins, while there are some.
+        views: by table, from which value of the key on rows of the snapshot are as of which place in the log.
+        table: the table whose chunks come next, while there are some; None for the first one.
+        start: where its next chunk begins.
         place: how far changes were read; None as long as there are chunks.
     """
 
-    views: tuple[View, ...] = ()
+    views: Mapping[str, tuple[View, ...]] = field(default_factory=dict)
+    table: str | None = None
     start: Bound = None
     place: ChangePlace | None = None
 
-    @classmethod
-    def of(cls, position: Json) -> _Position:
-        views = tuple((bound, lsn) for bound, lsn in position["views"])
-        place = position["place"]
-        return cls(views, position["start"], None if place is None else ChangePlace(*place))
-
-    def to_json(self) -> Json:
-        place = None if self.place is None else list(self.place)
-        return {"views": [list(view) for view in self.views], "start": self.start, "place": place}
+    @property
+    def lsns(self) -> list[int]:
+        """The places of all rows of the snapshot."""
+        return [lsn for views in self.views.values() for _, lsn in views]
 
     @property
     def lsn(self) -> int | None:
         """The place from which the log is needed."""
-        return self.place.lsn if self.place is not None else min((lsn for _, lsn in self.views), default=None)
+        return self.place.lsn if self.place is not None else min(self.lsns, default=None)
+
+
+def _views(given: Json) -> tuple[View, ...]:
+    return tuple((bound, lsn) for bound, lsn in given)
 
 
 _READERS: Final[WeakValueDictionary[tuple[str, str], PostgresEnumerator]] = WeakValueDictionary()
@@ -127,11 +130,11 @@ _READERS: Final[WeakValueDictionary[tuple[str, str], PostgresEnumerator]] = Weak
 
 
 class PostgresEnumerator(SplitEnumerator):
-    """Plans chunks of the snapshot, and then changes.
+    """Plans chunks of the snapshot, one table after the other, and then changes of all tables.
 
     Args:
-        server: where the table is.
-        table: the table.
+        server: where the tables are.
+        table: the table, or what the tables are called.
         plan: what of it.
         state: what :meth:`snapshot` gave.
     """
@@ -141,7 +144,7 @@ class PostgresEnumerator(SplitEnumerator):
         self._table = table
         self._plan = plan
         self._state: dict[str, Any] = {} if state is None else dict(state)
-        self._found: FoundTable | None = None
+        self._found: dict[str, FoundTable] = {}
         self._view: TableView | None = None
         self._receiver: ReplicationReceiver | None = None
         self._initial = _Position()
@@ -149,7 +152,7 @@ class PostgresEnumerator(SplitEnumerator):
         self._needed: int | None = None
 
     def discover(self, now: int) -> Sequence[str]:
-        if self._found is None:
+        if not self._found:
             self._claim_slot()
             self._open()
         if self._receiver is not None:
@@ -157,28 +160,45 @@ class PostgresEnumerator(SplitEnumerator):
         return (str(self._table),)
 
     def initial_position(self, split_id: str) -> Json:
-        return self._initial.to_json()
+        return self._json(self._initial)
+
+    def _of(self, position: Json) -> _Position:
+        given, place = position["views"], position["place"]
+        views = {name: _views(each) for name, each in given.items()} if isinstance(given, dict) else {}
+        if not isinstance(given, dict) and given:
+            views = {str(self._table): _views(given)}
+        return _Position(
+            views, position.get("table"), position["start"], None if place is None else ChangePlace(*place)
+        )
+
+    def _json(self, known: _Position) -> Json:
+        """A position for the manifest, in which a source of one table does not name it."""
+        place = None if known.place is None else list(known.place)
+        views = {name: [list(view) for view in each] for name, each in known.views.items()}
+        if not self._table.is_pattern:
+            return {"views": views.get(str(self._table), []), "start": known.start, "place": place}
+        return {"views": views, "table": known.table, "start": known.start, "place": place}
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        known = _Position.of(position)
+        known = self._of(position)
         if known.place is None:
             return self._plan_chunks(split_id, position, known, budget)
         return self._plan_changes(split_id, position, known, budget, now)
 
     def is_finished(self, split_id: str, position: Json) -> bool:
-        known = _Position.of(position)
+        known = self._of(position)
         stop = self._stop(known)
         return known.place is not None and stop is not None and known.place.lsn >= stop
 
     def _stop(self, known: _Position) -> int | None:
         """The place up to which changes are read: of a snapshot, the place of its latest rows."""
         if self._plan.startup is StartupMode.SNAPSHOT:
-            return max((lsn for _, lsn in known.views), default=0)
+            return max(known.lsns, default=0)
         stop: int | None = self._state.get(_STOP)
         return stop
 
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
-        place = _Position.of(position).place
+        place = self._of(position).place
         if place is None or self._receiver is None:
             return Pending()
         return Pending(*self._receiver.waiting(place))
@@ -193,7 +213,7 @@ class PostgresEnumerator(SplitEnumerator):
         position = positions.get(str(self._table))
         if position is None:
             return
-        known = _Position.of(position)
+        known = self._of(position)
         self._needed = known.lsn
         if known.place is not None:
             self._close_view()
@@ -223,24 +243,42 @@ class PostgresEnumerator(SplitEnumerator):
         if other is not None and str(other._table) != str(self._table):
             raise ConfigurationError(
                 f"tables {other._table} and {self._table} are read from the same replication slot "
-                f"{self._table.slot!r}: each table of each job needs a slot of its own, by 'slot.name'"
+                f"{self._table.slot!r}: each source of each job needs a slot of its own, by 'slot.name'"
             )
         _READERS[self._slot] = self
 
     def _open(self) -> None:
         """See that the table is there, with its publication and its slot."""
         with closing(self._connected()) as connection:
-            found = look_up(connection, self._table)
+            there = self._look_up(connection)
             if _FINISHED not in self._state:
                 self._check_server()
-                ensure_publication(connection, self._table)
+                ensure_publication(connection, [self._table.named(each.schema, each.table) for each in there.values()])
                 if self._needed is not None:
                     take_slot(connection, self._table.slot, self._needed, is_own=True)
                 else:
                     self._begin(connection)
             if self._plan.is_bounded and _STOP not in self._state:
                 self._state[_STOP] = current_lsn(connection)
-        self._found = found
+        self._found = {**self._known_before(), **there}
+
+    def _look_up(self, connection: Connection) -> dict[str, FoundTable]:
+        """The tables that are there: of a pattern those that matched when the job began, as far as they are left."""
+        names = [self._table]
+        if self._table.is_pattern:
+            names = matching(connection, self._table)
+            before = self._known_before()
+            names = [each for each in names if not before or str(each) in before]
+        found = [look_up(connection, each) for each in names]
+        if self._table.is_pattern and _TABLES not in self._state:
+            self._state[_TABLES] = [list(astuple(each)) for each in found]
+        return {each.full_name: each for each in found}
+
+    def _known_before(self) -> dict[str, FoundTable]:
+        """The tables that matched a pattern when the job began."""
+        rows = self._state.get(_TABLES, [])
+        found = [FoundTable(schema, table, tuple(key), *chunks) for schema, table, key, *chunks in rows]
+        return {each.full_name: each for each in found}
 
     def _connected(self) -> Connection:
         """A connection; a server that a job has never reached is waited for as long as its timeout says.
@@ -294,41 +332,39 @@ class PostgresEnumerator(SplitEnumerator):
     # --- the snapshot ------------------------------------------------------------------------------------------------
 
     def _plan_chunks(self, split_id: str, position: Json, known: _Position, budget: ReadBudget) -> SplitRead:
-        view, found = self._opened_view(), self._found
-        assert found is not None
-        views = known.views
+        view, names = self._opened_view(), list(self._found)
+        name = names[0] if known.table is None else known.table
+        found = self._found[name]
+        views = known.views.get(name, ())
         if not views or views[-1][1] != view.lsn:
             views = (*views, (known.start, view.lsn))
         rows = min(budget.records, budget.bytes // _ROW_BYTES)
         count = max(1, min(MANY_CHUNKS, rows // self._plan.chunk_size))
         size = min(self._plan.chunk_size, max(1, rows))
-        bounds = view.chunks(known.start, size, count)
+        bounds = view.chunks(found, known.start, size, count)
         chunks = len(bounds) - 1
         share = -(-chunks // max(1, budget.pieces))
         pieces = tuple(
-            ChunkPiece(view.snapshot, found.chunk_key, tuple(bounds[first : first + share + 1]))
+            ChunkPiece(found, view.snapshot, tuple(bounds[first : first + share + 1]))
             for first in range(0, chunks, share)
         )
-        end = _Position(views, bounds[-1]) if bounds[-1] is not None else self._end_of_snapshot(views)
+        end = _Position({**known.views, name: views}, name, bounds[-1])
+        if bounds[-1] is None:
+            following = names[names.index(name) + 1 :]
+            end = replace(end, table=following[0]) if following else _end_of_snapshot(end)
         self._note_end(end)
-        return SplitRead(split_id, position, end.to_json(), pieces, chunks * size, chunks * size * _ROW_BYTES)
+        return SplitRead(split_id, position, self._json(end), pieces, chunks * size, chunks * size * _ROW_BYTES)
 
     def _opened_view(self) -> TableView:
         if self._view is None:
-            assert self._found is not None
-            self._view = TableView(self._server, self._table, self._found)
+            self._view = TableView(self._server, self._table)
         return self._view
 
     def _close_view(self) -> None:
-        """Let go of the snapshot, and of the lock that it has on the table."""
+        """Let go of the snapshot, and of the locks that it has on the tables."""
         if self._view is not None:
             self._view.close()
             self._view = None
-
-    def _end_of_snapshot(self, views: tuple[View, ...]) -> _Position:
-        """Where changes begin: at the earliest place of the rows; which of them rows have seen, tasks find out."""
-        place = ChangePlace(min(lsn for _, lsn in views))
-        return _Position(views if len(views) > 1 else (), None, place)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -341,13 +377,14 @@ class PostgresEnumerator(SplitEnumerator):
         receiver = self._opened_receiver(known.place)
         stop = self._stop(known)
         share = receiver.share(known.place, budget.records, budget.bytes, stop)
-        views = known.views if any(lsn > known.place.lsn for _, lsn in known.views) else ()
-        end = _Position(views, None, share.end)
+        later = known.place.lsn
+        views = {name: each for name, each in known.views.items() if any(lsn > later for _, lsn in each)}
+        end = _Position(views, place=share.end)
         if share.runs:
             self._moved_at = now
             self._note_end(end)
             return SplitRead(
-                split_id, position, end.to_json(), self._pieces(share.runs, views), share.count, share.size
+                split_id, position, self._json(end), self._pieces(share.runs, views), share.count, share.size
             )
         if self._moved_at is None:
             self._moved_at = now
@@ -356,21 +393,27 @@ class PostgresEnumerator(SplitEnumerator):
             return None
         self._moved_at = now
         self._note_end(end)
-        return SplitRead(split_id, position, end.to_json(), ())
+        return SplitRead(split_id, position, self._json(end), ())
 
     def _note_end(self, end: _Position) -> None:
         """Note in the state of a snapshot that it is read, as of the manifest that holds its end."""
-        if self._plan.startup is StartupMode.SNAPSHOT and self.is_finished("", end.to_json()):
+        if self._plan.startup is StartupMode.SNAPSHOT and self.is_finished("", self._json(end)):
             self._state[_FINISHED] = True
 
     def _opened_receiver(self, place: ChangePlace) -> ReplicationReceiver:
         if self._receiver is None:
             self._close_view()
-            self._receiver = ReplicationReceiver(self._server, self._table, self._state[_SYSTEM], place)
+            tables = [self._table.named(each.schema, each.table) for each in self._found.values()]
+            self._receiver = ReplicationReceiver(self._server, self._table, tables, self._state[_SYSTEM], place)
         return self._receiver
 
-    def _pieces(self, runs: tuple[ChangeRun, ...], views: tuple[View, ...]) -> tuple[ChangePiece, ...]:
-        found = self._found
-        assert found is not None
-        chunk_key = (found.chunk_key, found.chunk_key_type, found.collation)
-        return (ChangePiece(runs, found.key, views, chunk_key),)
+    def _pieces(self, runs: tuple[ChangeRun, ...], views: Mapping[str, tuple[View, ...]]) -> tuple[ChangePiece, ...]:
+        names = {str(self._table.named(run.relation.schema, run.relation.table)) for run in runs}
+        found = {name: self._found[name] for name in names}
+        return (ChangePiece(runs, found, {name: views[name] for name in names & views.keys()}),)
+
+
+def _end_of_snapshot(end: _Position) -> _Position:
+    """Where changes begin: at the earliest place of the rows; which of them rows have seen, tasks find out."""
+    place = ChangePlace(min(end.lsns))
+    return _Position(end.views if len(set(end.lsns)) > 1 else {}, place=place)

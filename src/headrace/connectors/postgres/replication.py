@@ -14,7 +14,7 @@ import select
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -76,7 +76,7 @@ class ChangePlace(NamedTuple):
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction with changes of the table.
+    """A transaction with changes of the tables.
 
     Attributes:
         first: the number of its first change that was taken over.
@@ -95,12 +95,13 @@ class _Transaction:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRun:
-    """Consecutive changes of a table that has the same columns throughout.
+    """Changes of a table that has the same columns throughout; those of other tables may come between them.
 
     Attributes:
         relation: the table.
         data: the messages, one behind the other.
-        lengths: how long each is, as bytes of 64-bit integers.
+        numbers: the place of each among all changes that are read at once, as bytes of 64-bit integers.
+        lengths: how long each is, likewise.
         lsns: where each was committed, likewise.
         times: when, in milliseconds, likewise.
         count: how many there are.
@@ -108,6 +109,7 @@ class ChangeRun:
 
     relation: PostgresRelation
     data: bytes = field(repr=False)
+    numbers: bytes = field(repr=False)
     lengths: bytes = field(repr=False)
     lsns: bytes = field(repr=False)
     times: bytes = field(repr=False)
@@ -136,18 +138,27 @@ class ChangeShare:
 
 
 class ReplicationReceiver:
-    """Takes over the changes of a table from a place on.
+    """Takes over the changes of tables from a place on.
 
     Args:
-        server: where the table is.
-        table: the table.
+        server: where the tables are.
+        table: what they are called, with their slot and their publication.
+        tables: the tables.
         system: the id of the server.
         start: the place.
     """
 
-    def __init__(self, server: PostgresServer, table: CapturedTable, system: str, start: ChangePlace) -> None:
+    def __init__(
+        self,
+        server: PostgresServer,
+        table: CapturedTable,
+        tables: Iterable[CapturedTable],
+        system: str,
+        start: ChangePlace,
+    ) -> None:
         self._server = server
         self._table = table
+        self._tables = {(each.schema, each.table): each for each in tables}
         self._system = system
         self._changed = threading.Condition()
         self._closing = threading.Event()
@@ -229,7 +240,8 @@ class ReplicationReceiver:
             done = bisect.bisect_right(self._transactions, end, key=_end)
             del self._transactions[:done]
             later = bisect.bisect_right(self._relations, end, key=lambda each: each[0])
-            del self._relations[: max(0, later - 1)]
+            present = {relation.relation_id: (number, relation) for number, relation in self._relations[:later]}
+            self._relations[:later] = sorted(present.values(), key=lambda each: each[0])
             self._confirmed = max(self._confirmed, place.lsn)
             self._changed.notify_all()
 
@@ -299,32 +311,38 @@ class ReplicationReceiver:
             place = ChangePlace(each.end or 0) if whole else ChangePlace(before.lsn, before.changes + upto - each.first)
         lsn_of_each, time_of_each = np.repeat(np.array(lsns), counts), np.repeat(np.array(times), counts)
         lengths = np.array([len(each) for each in messages], np.int64)
-        runs = []
-        for start, upto, relation in self._stretches(first, end):
-            part = slice(start - first, upto - first)
-            runs.append(
-                ChangeRun(
-                    relation,
-                    b"".join(messages[part]),
-                    lengths[part].tobytes(),
-                    lsn_of_each[part].tobytes(),
-                    time_of_each[part].tobytes(),
-                    upto - start,
-                )
+        runs = tuple(
+            ChangeRun(
+                relation,
+                b"".join([messages[at] for at in places.tolist()]),
+                places.tobytes(),
+                lengths[places].tobytes(),
+                lsn_of_each[places].tobytes(),
+                time_of_each[places].tobytes(),
+                len(places),
             )
-        return ChangeShare(tuple(runs), place, len(messages), int(lengths.sum()))
+            for places, relation in self._stretches(first, end, messages)
+        )
+        return ChangeShare(runs, place, len(messages), int(lengths.sum()))
 
     def _between(self, first: int, end: int) -> Iterator[_Transaction]:
         """The transactions with changes from one number up to another."""
         start = bisect.bisect_right(self._transactions, first, key=_end)
         return itertools.takewhile(lambda each: each.first < end, self._transactions[start:])
 
-    def _stretches(self, first: int, end: int) -> Iterator[tuple[int, int, PostgresRelation]]:
-        """From which number up to which a table has which columns."""
-        for place, (start, relation) in enumerate(self._relations):
-            upto = self._relations[place + 1][0] if place + 1 < len(self._relations) else end
-            if max(start, first) < min(upto, end):
-                yield max(start, first), min(upto, end), relation
+    def _stretches(
+        self, first: int, end: int, messages: Sequence[bytes]
+    ) -> Iterator[tuple[np.ndarray[Any, np.dtype[np.int64]], PostgresRelation]]:
+        """The places of changes of each table, as long as it has the same columns, among those up to a number."""
+        ids = [relation.relation_id for _, relation in self._relations]
+        told = np.array([relation_id_of(each) for each in messages]) if len(set(ids)) > 1 else None
+        for at, (start, relation) in enumerate(self._relations):
+            later = (self._relations[place][0] for place in range(at + 1, len(ids)) if ids[place] == ids[at])
+            places = np.arange(max(start, first), min(next(later, end), end)) - first
+            if told is not None:
+                places = places[told[places] == relation.relation_id]
+            if len(places):
+                yield places, relation
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
@@ -483,25 +501,34 @@ class ReplicationReceiver:
 
     def _take_relation(self, message: bytes) -> None:
         relation = PostgresRelation.parse(message)
-        if (relation.schema, relation.table) != (self._table.schema, self._table.table):
+        table = self._tables.get((relation.schema, relation.table))
+        if table is None:
             self._others.add(relation.relation_id)
             return
         try:
-            self._table.check_relation(relation)
+            table.check_relation(relation)
         except HeadraceError as error:
             self._refuse(error)
             return
-        self._current = {relation.relation_id: relation}
-        if not self._relations or self._relations[-1][1] != relation:
+        # A table that was made again has another id than before
+        others = {
+            key: each for key, each in self._current.items() if (each.schema, each.table) != (table.schema, table.table)
+        }
+        self._current = {**others, relation.relation_id: relation}
+        known = (each for _, each in reversed(self._relations) if each.relation_id == relation.relation_id)
+        if next(known, None) != relation:
             self._relations.append((self._first + len(self._messages), relation))
 
     def _truncate(self, message: bytes) -> None:
-        is_ours = any(each in self._current or each not in self._others for each in truncated_relations(message))
+        truncated = truncated_relations(message)
+        is_ours = any(each in self._current or each not in self._others for each in truncated)
         if is_ours and not self._to_skip:
+            ours = [f"{each.schema}.{each.table}" for key, each in self._current.items() if key in truncated]
             self._refuse(
                 SourceChangedError(
-                    f"table {self._table} was truncated: PostgreSQL does not tell which rows are gone. Delete rows by "
-                    "DELETE instead; or start the job without its checkpoints, to read the table anew"
+                    f"table {', '.join(ours) or self._table} was truncated: PostgreSQL does not tell which rows are "
+                    "gone. Delete rows by DELETE instead; or start the job without its checkpoints, to read the "
+                    "table anew"
                 )
             )
 

@@ -1,6 +1,6 @@
-"""The snapshot of a table: its rows as of one place in the log, in chunks that several tasks read at once.
+"""The snapshot of tables: their rows as of one place in the log, in chunks that several tasks read at once.
 
-A *view* of the table is a snapshot of the database that the driver keeps, and the place in the log to which it belongs:
+A *view* of the tables is a snapshot of the database that the driver keeps, and the place in the log to which it belongs:
 it has what was committed before, and changes tell what was committed later. Tasks read chunks in this view, so that
 reading one again gives the same rows. The view ends with the driver's session. Another one, at a later place, then
 gives the chunks that are left; so the rows of a table may be as of several places, one for each range of the key, and
@@ -41,32 +41,30 @@ class ChunkPiece:
     """Some chunks that a task reads.
 
     Attributes:
+        found: the table.
         snapshot: the name of the snapshot of the database.
-        key: the column by which the table is cut.
         bounds: where the chunks begin, and where the last one ends.
     """
 
+    found: FoundTable
     snapshot: str
-    key: str
     bounds: tuple[Bound, ...]
 
 
 class TableView:
-    """A view of the table that lasts as long as a session of the driver.
+    """A view of the tables that lasts as long as a session of the driver.
 
     Args:
-        server: where the table is.
-        table: the table.
-        found: what the database says of it.
+        server: where the tables are.
+        tables: what they are called, for messages.
 
     Attributes:
         lsn: the place in the log to which it belongs.
         snapshot: its name, by which other sessions take it.
     """
 
-    def __init__(self, server: PostgresServer, table: CapturedTable, found: FoundTable) -> None:
-        self._table = table
-        self._found = found
+    def __init__(self, server: PostgresServer, tables: CapturedTable) -> None:
+        self._tables = tables
         self._connection = server.connect("snapshot")
         try:
             self.lsn, self.snapshot = self._open(server)
@@ -77,7 +75,7 @@ class TableView:
     def _open(self, server: PostgresServer) -> tuple[int, str]:
         """Take the snapshot that PostgreSQL exports when a slot is created: it knows its place in the log."""
         with (
-            telling(f"the snapshot of table {self._table}"),
+            telling(f"the snapshot of table {self._tables}"),
             closing(server.connect("snapshot", replication=True)) as exporting,
         ):
             slot = quoted(f"headrace_{uuid.uuid4().hex}")
@@ -91,33 +89,34 @@ class TableView:
             assert own is not None
             return lsn_of(_text(place)), own[0]
 
-    def chunks(self, start: Bound, size: int, count: int) -> list[Bound]:
-        """The bounds of chunks from a value of the key on; the last is None where the table ends.
+    def chunks(self, found: FoundTable, start: Bound, size: int, count: int) -> list[Bound]:
+        """The bounds of chunks of a table from a value of the key on; the last is None where the table ends.
 
         Args:
+            found: the table.
             start: where the first one begins.
             size: how many rows a chunk has.
             count: how many chunks at most.
         """
-        key, name = quoted(self._found.chunk_key), self._table.name
+        key, name = quoted(found.chunk_key), quoted(found.schema, found.table)
         since = "" if start is None else f"AND {key} >= {literal(start)}"
         query = (
             f"SELECT k::text FROM (SELECT {key} AS k, row_number() OVER (ORDER BY {key}) - 1 AS n FROM {name} "
             f"WHERE {key} IS NOT NULL {since} ORDER BY {key} LIMIT {size * count + 1}) AS rows "
             f"WHERE n > 0 AND n % {size} = 0 ORDER BY n"
         )
-        with telling(f"the snapshot of table {self._table}"):
-            found: list[Bound] = [text for (text,) in self._connection.execute(query.encode())]
-            is_last = len(found) < count
-            bounds = [start, *(bound for bound in dict.fromkeys(found) if bound != start)]
+        with telling(f"the snapshot of table {found.full_name}"):
+            texts: list[Bound] = [text for (text,) in self._connection.execute(query.encode())]
+            is_last = len(texts) < count
+            bounds = [start, *(bound for bound in dict.fromkeys(texts) if bound != start)]
             if not is_last and len(bounds) == 1:  # more rows have one value than are looked at
-                bounds.append(self._next(start, found[-1]))
+                bounds.append(self._next(found, texts[-1]))
             return [*bounds, None] if is_last else bounds
 
-    def _next(self, start: Bound, value: Bound) -> Bound:
+    def _next(self, found: FoundTable, value: Bound) -> Bound:
         assert value is not None
-        key = quoted(self._found.chunk_key)
-        query = f"SELECT min({key})::text FROM {self._table.name} WHERE {key} > {literal(value)}"
+        key, name = quoted(found.chunk_key), quoted(found.schema, found.table)
+        query = f"SELECT min({key})::text FROM {name} WHERE {key} > {literal(value)}"
         row = self._connection.execute(query.encode()).fetchone()
         assert row is not None
         after: Bound = row[0]
@@ -195,6 +194,8 @@ def seen_already(
         A boolean for each change.
     """
     bounds = [bound for bound, _ in views[1:]]
+    if not bounds:
+        return lsns < views[0][1]
     texts = keys.to_pylist()
     kind, collation = key_type
     query = (

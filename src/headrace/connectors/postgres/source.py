@@ -1,4 +1,4 @@
-"""``PostgresSource``: the rows of a table of PostgreSQL and their changes, by logical replication."""
+"""``PostgresSource``: the rows of tables of PostgreSQL and their changes, by logical replication."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ PORT: Final = ConfigOption("port", integer(1, 65_535), 5432, "Where the server l
 USERNAME: Final = ConfigOption[str | None]("username", str, None, "Who asks.")
 PASSWORD: Final = ConfigOption[str | None]("password", str, None, "The password.")
 DATABASE: Final = ConfigOption("database-name", str, "", "The name of the database.")
-SCHEMA: Final = ConfigOption("schema-name", str, "public", "The name of the schema of the table.")
-TABLE: Final = ConfigOption("table-name", str, "", "The name of the table.")
-SLOT: Final = ConfigOption("slot.name", str, "", "The name of the replication slot; each table needs one of its own.")
+SCHEMA: Final = ConfigOption("schema-name", str, "public", "The name of the schema, or a pattern of names.")
+TABLE: Final = ConfigOption("table-name", str, "", "The name of the table, or a pattern of names.")
+SLOT: Final = ConfigOption("slot.name", str, "", "The name of the replication slot; each source needs one of its own.")
 PLUGIN_NAME: Final = ConfigOption("decoding.plugin.name", choice(PLUGIN), PLUGIN, "The plugin of the server.")
 PUBLICATION: Final = ConfigOption[str | None](
     "publication.name", str, None, "The name of the publication, which is created unless it is there."
@@ -65,15 +65,18 @@ OTHERS: Final[Mapping[str, str]] = {
     "debezium.snapshot.mode": "it is 'scan.startup.mode'",
     "connect.max-retries": "the server is asked again for as long as 'connect.timeout'",
     "connection.pool.size": "a task has one connection",
+    "scan.newly-added-table.enabled": "the tables of a pattern are those that match when the job first starts: to read "
+    "others, start it without its checkpoints, with another 'slot.name'",
 }
 """Options of Flink CDC, and what to do instead."""
 
 
 class PostgresSource(Source[Any]):
-    """The rows of a table of PostgreSQL, and then their changes in the order of commits, exactly once.
+    """The rows of tables of PostgreSQL, and then their changes in the order of commits, exactly once.
 
-    It begins with a snapshot of the table, which tasks read in chunks, and goes on with what pgoutput tells of every
+    It begins with a snapshot of the tables, which tasks read in chunks, and goes on with what pgoutput tells of every
     change. Records are rows of a changelog. They carry the time of their transaction; those of the snapshot the time 0.
+    Where ``table-name`` or ``schema-name`` is a regular expression, the tables are all whose names match it.
 
     Args:
         options: as for ``'connector' = 'postgres-cdc'`` in SQL.
@@ -117,6 +120,7 @@ class PostgresSource(Source[Any]):
                 raise ConfigurationError(f"there is no metadata {key!r}{alike(key, METADATA)}")
         self._server = server_of(checked)
         self._table = table_of(checked, columns, tuple(primary_key))
+        self._table.check_patterns()
         self._plan = CapturePlan(
             StartupMode(checked.get(STARTUP)),
             checked.get(CHUNK_SIZE),
@@ -178,7 +182,7 @@ def server_of(options: Configuration) -> PostgresServer:
 
 
 def table_of(options: Configuration, columns: Mapping[str, Any], primary_key: tuple[str, ...]) -> CapturedTable:
-    """The table that options name.
+    """The table that options name, or all that are called so.
 
     Args:
         options: the options.

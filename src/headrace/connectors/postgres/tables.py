@@ -1,10 +1,11 @@
-"""A table of PostgreSQL whose changes are read: what the catalogs say of it, its publication and its slot."""
+"""Tables of PostgreSQL whose changes are read: what the catalogs say of them, their publication and their slot."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
@@ -18,17 +19,22 @@ if TYPE_CHECKING:
     from headrace.connectors.postgres.server import Connection
 
 PLUGIN: Final = "pgoutput"
+_MOST_NAMED: Final = 10
 _PATIENCE: Final = 300
 """So often it is tried, a tenth of a second apart, to take a slot from a session that has been ended."""
 
 
+_OF_PATTERNS: Final = frozenset("*+?|[](){}\\^")
+"""Letters that make a pattern of a name."""
+
+
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table whose changes are read, as the program declares it.
+    """A table whose changes are read, as the program declares it; or all that are called so.
 
     Attributes:
-        schema: the name of its schema.
-        table: its name.
+        schema: the name of its schema, or a regular expression of the names of schemas.
+        table: its name, or a regular expression.
         columns: the types of the columns that are read, by their names.
         slot: the name of the replication slot.
         publication: the name of the publication.
@@ -50,6 +56,28 @@ class CapturedTable:
     def name(self) -> str:
         """Its name in SQL."""
         return quoted(self.schema, self.table)
+
+    @property
+    def is_pattern(self) -> bool:
+        """Return whether it stands for all tables whose names match."""
+        return not _OF_PATTERNS.isdisjoint(self.schema + self.table)
+
+    def named(self, schema: str, table: str) -> CapturedTable:
+        """One of the tables that it stands for."""
+        return replace(self, schema=schema, table=table)
+
+    def check_patterns(self) -> None:
+        """Refuse a name that is neither one nor a regular expression.
+
+        Raises:
+            ConfigurationError: when it is so.
+        """
+        for key, text in (("schema-name", self.schema), ("table-name", self.table)):
+            try:
+                re.compile(text)
+            except re.error as error:
+                if self.is_pattern:
+                    raise ConfigurationError(f"{key!r} = {text!r} is no regular expression: {error}") from None
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
@@ -106,16 +134,52 @@ class FoundTable:
     """What the database says of a table.
 
     Attributes:
+        schema: the name of its schema.
+        table: its name.
         key: the columns of its primary key.
         chunk_key: the column by which its snapshot is cut.
         chunk_key_type: the type of that, in SQL.
         collation: the clause of the order of its texts; empty for none.
     """
 
+    schema: str
+    table: str
     key: tuple[str, ...]
     chunk_key: str
     chunk_key_type: str
     collation: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Its name with that of its schema, which tells it from the others of a source."""
+        return f"{self.schema}.{self.table}"
+
+
+def matching(connection: Connection, tables: CapturedTable) -> list[CapturedTable]:
+    """The tables whose names match a pattern as a whole, by their names; partitions of one that does are part of it.
+
+    Raises:
+        ConfigurationError: when there is none.
+    """
+    with telling(f"tables {tables}"):
+        rows = connection.execute(
+            "SELECT c.oid::int8, n.nspname::text, c.relname::text, "
+            "ARRAY(SELECT a.relid::oid::int8 FROM pg_partition_ancestors(c.oid) AS a(relid) WHERE a.relid <> c.oid) "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') "
+            "AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%' "
+            "ORDER BY n.nspname, c.relname"
+        ).fetchall()
+    schema, table = re.compile(tables.schema), re.compile(tables.table)
+    found = [row for row in rows if schema.fullmatch(row[1]) and table.fullmatch(row[2])]
+    ids = {row[0] for row in found}
+    named = [tables.named(row[1], row[2]) for row in found if ids.isdisjoint(row[3])]
+    if not named:
+        known = ", ".join(f"{row[1]}.{row[2]}" for row in rows[:_MOST_NAMED]) or "none at all"
+        raise ConfigurationError(
+            f"no table has a name that matches 'schema-name' = {tables.schema!r} and 'table-name' = {tables.table!r} "
+            f"as a whole, or this user may not see it; there are {known}{', ...' if len(rows) > _MOST_NAMED else ''}"
+        )
+    return named
 
 
 def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
@@ -154,7 +218,7 @@ def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
         )
     if chunk_key not in columns:
         raise ConfigurationError(f"table {table} has no column {chunk_key!r}{alike(chunk_key, columns)}")
-    return FoundTable(key, chunk_key, *columns[chunk_key][1:])
+    return FoundTable(table.schema, table.table, key, chunk_key, *columns[chunk_key][1:])
 
 
 def no_table(connection: Connection, table: str) -> ConfigurationError:
@@ -166,12 +230,7 @@ def no_table(connection: Connection, table: str) -> ConfigurationError:
             "WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema') LIMIT 1000"
         )
     ]
-    several = (
-        ": a source reads one table by its name, and not all that a pattern matches: give each a source, with a "
-        "slot of its own, and put them together (UNION ALL, union())"
-    )
-    advice = several if any(letter in table for letter in "*+?|[](),\\^$") else alike(table, names)
-    return ConfigurationError(f"there is no table {table}, or this user may not see it{advice}")
+    return ConfigurationError(f"there is no table {table}, or this user may not see it{alike(table, names)}")
 
 
 def _columns(connection: Connection, oid: int) -> dict[str, tuple[int, str, str]]:
@@ -220,16 +279,17 @@ def _check_identity_in_catalog(
 # --- the publication -------------------------------------------------------------------------------------------------
 
 
-def ensure_publication(connection: Connection, table: CapturedTable) -> None:
-    """Create the publication of a table, unless there is one.
+def ensure_publication(connection: Connection, tables: Sequence[CapturedTable]) -> None:
+    """Create the publication of some tables, unless there is one.
 
     Raises:
-        ConfigurationError: when there is one that leaves the table out, or a kind of changes; or it cannot be created.
+        ConfigurationError: when there is one that leaves a table out, or a kind of changes; or it cannot be created.
     """
-    name = table.publication
-    create = f"CREATE PUBLICATION {quoted(name)} FOR TABLE {table.name} WITH (publish_via_partition_root = true)"
+    name = tables[0].publication
+    listed = ", ".join(table.name for table in tables)
+    create = f"CREATE PUBLICATION {quoted(name)} FOR TABLE {listed} WITH (publish_via_partition_root = true)"
     needs = f"have the owner of the table, with the right CREATE on the database, execute {create}"
-    with telling(f"publication {name!r} of table {table}", needs=needs):
+    with telling(f"publication {name!r} of table {', '.join(map(str, tables))}", needs=needs):
         found = connection.execute(
             "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s",
             (name,),
@@ -242,15 +302,18 @@ def ensure_publication(connection: Connection, table: CapturedTable) -> None:
                 f"publication {name!r} leaves out some kinds of changes: execute ALTER PUBLICATION {quoted(name)} SET "
                 "(publish = 'insert, update, delete, truncate')"
             )
-        listed = connection.execute(
-            "SELECT 1 FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s",
-            (name, table.schema, table.table),
-        ).fetchone()
-        if listed is None:
-            raise ConfigurationError(
-                f"publication {name!r} does not have table {table}: execute ALTER PUBLICATION {quoted(name)} ADD TABLE "
-                f"{table.name}, or give another 'publication.name'"
-            )
+        published = set(
+            connection.execute(
+                "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = %s", (name,)
+            ).fetchall()
+        )
+    missing = [table for table in tables if (table.schema, table.table) not in published]
+    if missing:
+        raise ConfigurationError(
+            f"publication {name!r} does not have table {', '.join(map(str, missing))}: execute ALTER PUBLICATION "
+            f"{quoted(name)} ADD TABLE {', '.join(table.name for table in missing)}, or give another "
+            "'publication.name'"
+        )
 
 
 # --- the slot --------------------------------------------------------------------------------------------------------
@@ -348,7 +411,7 @@ def take_slot(connection: Connection, name: str, position: int, *, is_own: bool)
             raise SourceChangedError(
                 f"replication slot {name!r} is at {lsn_text(slot.confirmed)}, beyond {lsn_text(position)}, where the "
                 "job goes on: something else has read from it, or the checkpoint is an old one, and changes were lost. "
-                "Each table needs a slot of its own. Start the job without its checkpoints, to read the table anew"
+                "Each source needs a slot of its own. Start the job without its checkpoints, to read the table anew"
             )
         if slot.active_pid is None:
             return slot
@@ -359,7 +422,7 @@ def take_slot(connection: Connection, name: str, position: int, *, is_own: bool)
     message = f"replication slot {name!r} is in use by another session"
     if is_own:
         raise InfrastructureError(message)
-    raise ConfigurationError(f"{message}: each table of each job needs a slot of its own, by 'slot.name'")
+    raise ConfigurationError(f"{message}: each source of each job needs a slot of its own, by 'slot.name'")
 
 
 def drop_slot(connection: Connection, name: str) -> None:
