@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from headrace.common import Configuration
 from headrace.common.errors import InvalidProgramError
-from headrace.table import TableEnvironment
-from tests.server.clusters import Cluster
+from headrace.table import EnvironmentSettings, TableEnvironment
+from headrace.table.environment.carried_schedules import CarriedSchedules
+from tests.server.clusters import SETTINGS, Cluster
 from tests.server.serving import wait_for
 from tests.table.connectors.session import rows, run, session
 
@@ -72,3 +74,38 @@ def test_a_streaming_job_and_a_refresh_are_jobs_of_the_dispatcher(tmp_path: Path
     cluster.wait_for(job, "FINISHED")
     assert rows(reader, "SELECT * FROM totals") == [("a", 3)]
     assert "Materialized_table_`shop`.`default`.`totals`" in cluster.rest.get("jobs", job)["name"]
+
+
+@pytest.mark.slow
+def test_a_dispatcher_refreshes_a_table_without_its_program(tmp_path: Path, cluster: Cluster) -> None:
+    store = {"table.catalog-store.kind": "file", "table.catalog-store.file.path": str(tmp_path / "store")}
+    configuration = Configuration.from_dict(
+        SETTINGS
+        | {
+            "high-availability.storageDir": str(tmp_path / "storage"),
+            "headrace.cluster.catalog-store": f"{tmp_path}/store",
+        }
+    )
+    schedules = CarriedSchedules(configuration, cluster.service.address, lambda: cluster.service.dispatcher.leads)
+    schedules.start()
+    left = {"materialized-table.dispatcher": cluster.service.address, "materialized-table.scheduler": "dispatcher"}
+    of_jobs = {"headrace.runtime": "local", "parallelism.default": "1"}
+    settings = EnvironmentSettings(is_streaming=False, configuration=Configuration.from_dict(store | left | of_jobs))
+    tables = TableEnvironment.create(settings)
+    tables.execute_sql(f"CREATE CATALOG shop WITH ('type' = 'file', 'path' = '{tmp_path}/catalog')")
+    tables.execute_sql("USE CATALOG shop")
+    for name in ("sales", "sums"):
+        where = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/{name}', 'format' = 'json')"
+        if name == "sales":
+            tables.execute_sql(f"CREATE TABLE sales (amount INT) {where}")
+            run(tables, "INSERT INTO sales VALUES (1), (2)")
+        else:
+            tables.execute_sql(
+                f"CREATE MATERIALIZED TABLE sums {where} FRESHNESS = INTERVAL '1' SECOND REFRESH_MODE = FULL "
+                "AS SELECT SUM(amount) AS total FROM sales"
+            )
+    tables.keep_refreshing()  # there is nothing to wait for
+    wait_for(lambda: (tmp_path / "sums").is_dir() and rows(tables, "SELECT * FROM sums") == [(3,)], PATIENCE)
+    run(tables, "INSERT INTO sales VALUES (4)")
+    wait_for(lambda: rows(tables, "SELECT * FROM sums") == [(7,)], PATIENCE)
+    schedules.stop()

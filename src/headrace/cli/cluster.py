@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
@@ -25,6 +25,10 @@ from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.common.logs import LogSettings
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.local_servers import LocalServer, known_servers
+
+if TYPE_CHECKING:
+    from headrace.server.cluster.service import ClusterService
+    from headrace.table.environment.carried_schedules import CarriedSchedules
 
 _START_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
@@ -59,13 +63,30 @@ Definitions = Annotated[
     list[str] | None,
     typer.Option("-D", metavar="KEY=VALUE", help="A setting of the dispatcher, or of all of its jobs."),
 ]
+CatalogStore = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog-store",
+        metavar="DIR",
+        help="The catalog store of sessions, whose materialized tables it refreshes as a whole when they are due.",
+    ),
+]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long it has to stop its jobs.")]
 
 
 def _settings(
-    storage: str | None, rest: str, master: str | None, define: list[str] | None, properties_file: Path | None
+    storage: str | None,
+    rest: str,
+    master: str | None,
+    store: str | None,
+    define: list[str] | None,
+    properties_file: Path | None,
 ) -> dict[str, str]:
-    named = {options.CLUSTER_DIR.key: storage, options.SPARK_MASTER.key: master}
+    named = {
+        options.CLUSTER_DIR.key: storage,
+        options.SPARK_MASTER.key: master,
+        options.CLUSTER_CATALOG_STORE.key: store,
+    }
     settings = with_rest(job_settings(define, properties_file, named), rest)
     settings.setdefault(options.CLUSTER_DIR.key, str(_HOME))
     return settings
@@ -76,6 +97,7 @@ def run(
     storage: Storage = None,
     rest: Rest = "",
     master: Master = None,
+    catalog_store: CatalogStore = None,
     define: Definitions = None,
     properties_file: PropertiesFile = None,
     log: Annotated[Path | None, typer.Option(hidden=True, help="The file that its output goes to.")] = None,
@@ -84,16 +106,30 @@ def run(
     from headrace.server.cluster.service import ClusterService
     from headrace.server.rotated_log import LogLimits, RotatedLog, keep_bounded
 
-    configuration = Configuration.from_dict(_settings(storage, rest, master, define, properties_file))
+    configuration = Configuration.from_dict(_settings(storage, rest, master, catalog_store, define, properties_file))
     _configure_logging(configuration)
     if log is not None:
         keep_bounded([RotatedLog(log)], LogLimits.of(configuration))
     service = ClusterService(configuration)
     ended = _end_at_signals()
+    schedules = _carried_schedules(configuration, service)
     service.start()
+    if schedules is not None:
+        schedules.start()
     _print(f"dispatcher at {service.address}, its storage is {configuration.get(options.CLUSTER_DIR)}")
     _wait(ended)
+    if schedules is not None:
+        schedules.stop()
     service.stop()
+
+
+def _carried_schedules(configuration: Configuration, service: "ClusterService") -> "CarriedSchedules | None":
+    """What takes up the schedules that programs leave to the dispatcher; None where it has no catalog store."""
+    if configuration.get(options.CLUSTER_CATALOG_STORE) is None:
+        return None
+    from headrace.table.environment.carried_schedules import CarriedSchedules
+
+    return CarriedSchedules(configuration, service.address, lambda: service.dispatcher.leads)
 
 
 def run_history_server(configuration: Configuration) -> None:
@@ -144,15 +180,17 @@ def start(
     storage: Storage = None,
     rest: Rest = "",
     master: Master = None,
+    catalog_store: CatalogStore = None,
     define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
     """Start a dispatcher in the background, and print where it is served."""
-    settings = _settings(storage, rest, master, define, properties_file)
+    settings = _settings(storage, rest, master, catalog_store, define, properties_file)
     place = settings[options.CLUSTER_DIR.key]
     log = _log_file(Configuration.from_dict(settings))
     command = [sys.executable, "-m", "headrace", "cluster", "run", "--dir", place, "--rest", rest, "--log", str(log)]
     command += ["--master", master] if master else []
+    command += ["--catalog-store", catalog_store] if catalog_store else []
     command += [part for each in define or () for part in ("-D", each)]
     command += ["--properties-file", str(properties_file.absolute())] if properties_file else []
     with log.open("ab") as written:

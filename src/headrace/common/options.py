@@ -766,6 +766,13 @@ CLUSTER_STOP_TIMEOUT: Final = ConfigOption(
     60_000,
     "How long the jobs of a dispatcher that is stopped have to complete their epochs, before they are killed.",
 )
+CLUSTER_CATALOG_STORE: Final = ConfigOption[str | None](
+    "headrace.cluster.catalog-store",
+    location,
+    None,
+    "A catalog store of sessions (`table.catalog-store.file.path`), in whose catalogs a dispatcher looks for "
+    "materialized tables: full refreshes that no program makes, it makes when they are due.",
+)
 LOG_FILES: Final = ConfigOption(
     "env.log.max",
     integer(0, 1_000),

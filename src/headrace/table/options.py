@@ -226,6 +226,12 @@ DISPATCHER: Final = ConfigOption[str | None](
     None,
     "The dispatcher that runs the jobs of materialized tables, as HOST:PORT; this program, unless set.",
 )
+SCHEDULER: Final = ConfigOption(
+    "materialized-table.scheduler",
+    choice("program", "dispatcher"),
+    "program",
+    "Who has the schedules of full refreshes that a session creates or resumes.",
+)
 
 CATALOG_STORE: Final = ConfigOption(
     "table.catalog-store.kind",
@@ -296,6 +302,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         START_MODE,
         START_POSITION,
         DISPATCHER,
+        SCHEDULER,
         CATALOG_STORE,
         CATALOG_STORE_PATH,
         RESULT_MODE,

@@ -204,6 +204,8 @@ class RefreshHandler:
             or when the schedule began. Empty where it is not known.
         takes_positions: whether the job takes of the savepoint only how far sources have been read.
         begins: the position of sources that the savepoint does not have, as text; empty for where they say themselves.
+        cluster: the storage of the dispatchers of which one has the schedule; empty where a program has it.
+        settings: those of the session that has left the schedule to a dispatcher, without secrets.
     """
 
     job_id: str = ""
@@ -215,6 +217,8 @@ class RefreshHandler:
     refreshed: str = ""
     takes_positions: bool = False
     begins: str = ""
+    cluster: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
     def directories(self) -> tuple[str, ...]:

@@ -54,15 +54,35 @@ def open_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
         HeadraceError: when a catalog cannot be opened.
     """
     for name, description in store.descriptions().items():
-        options = dict(description.options)
-        kind = options.get("type", "")
-        if kind not in _TYPES:
-            raise ConfigurationError(
-                f"catalog {name!r} of the catalog store is of type {kind!r}, and the types are {', '.join(_TYPES)}"
-            )
-        catalogs.catalogs[name] = _TYPES[kind](options)
+        catalogs.catalogs[name] = _opened(name, description)
         catalogs.descriptions[name] = description
     catalogs.store = store
+
+
+def renew_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
+    """Open what others have put into a store meanwhile, and forget what they have dropped there.
+
+    Raises:
+        HeadraceError: when a catalog cannot be opened.
+    """
+    there, known = store.descriptions(), catalogs.descriptions
+    opened = {
+        name: catalogs.catalogs[name] if known.get(name) == each else _opened(name, each)
+        for name, each in there.items()
+    }
+    others = {name: each for name, each in catalogs.catalogs.items() if name not in known}
+    # Threads may be reading both: they are replaced, and not changed
+    catalogs.catalogs, catalogs.descriptions = {**others, **opened}, there
+
+
+def _opened(name: str, description: CatalogDescription) -> Catalog:
+    options = dict(description.options)
+    kind = options.get("type", "")
+    if kind not in _TYPES:
+        raise ConfigurationError(
+            f"catalog {name!r} of the catalog store is of type {kind!r}, and the types are {', '.join(_TYPES)}"
+        )
+    return _TYPES[kind](options)
 
 
 # --- catalogs --------------------------------------------------------------------------------------------------------

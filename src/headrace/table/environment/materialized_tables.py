@@ -7,7 +7,7 @@ checkpoint directory that the catalog names, or begins there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from queue import SimpleQueue
@@ -27,6 +27,7 @@ from headrace.table.catalog.materialization import (
 )
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment.continuous_refresh import ContinuousRefresh
+from headrace.table.environment.left_schedules import leaves_to_dispatcher, left_to_dispatcher, wait_until_taken
 from headrace.table.environment.refresh_jobs import (
     RefreshJob,
     batch_settings,
@@ -92,7 +93,7 @@ class MaterializedTables:
             raise InvalidProgramError(f"materialized table {path} is suspended already")
         if materialization_of(table).mode is RefreshMode.FULL:
             self._schedule.remove(path)
-            handler = replace(materialization_of(table).handler, process=None)
+            handler = replace(materialization_of(table).handler, process=None, cluster="")
             self._put(path, _with_status(_handled(table, handler), RefreshStatus.SUSPENDED))
         else:
             self._suspend_job(path, table)
@@ -187,9 +188,39 @@ class MaterializedTables:
             refreshed: the time up to which it has been refreshed; None where that is not known.
         """
         began = self._schedule.now() if refreshed is None else refreshed
-        handler = replace(materialization_of(table).handler, process=self._process(path), refreshed=began.isoformat())
+        handler = replace(materialization_of(table).handler, refreshed=began.isoformat())
+        if leaves_to_dispatcher(self._tables):
+            with self._tables.catalogs.kept_on_failure(path):
+                self._put(path, _handled(table, left_to_dispatcher(handler, path, self._tables)))
+                wait_until_taken(path, self._tables)
+            return
+        handler = replace(handler, process=self._process(path), cluster="", settings=())
         self._put(path, _handled(table, handler))
         self._schedule.put(path, materialization_of(table).freshness, self._tables, refreshed)
+
+    def take_up(self, path: ObjectPath, table: CatalogTable, cluster: str) -> None:
+        """Have this process refresh a table as a whole, unless another one does; as of a dispatcher.
+
+        Args:
+            path: the table.
+            table: its definition.
+            cluster: the storage of the dispatcher. What another one of the same storage has left, this one takes over.
+        """
+        freshness, handler = materialization_of(table).freshness, materialization_of(table).handler
+        entry = self._schedule.entry(path)
+        if entry is not None and self._is_of_this_program(path, table):
+            if entry.freshness != freshness:
+                self._schedule.put(path, freshness, entry.session)
+        elif handler.scheduled_elsewhere is None or handler.cluster == cluster:
+            refreshed = handler.refreshed_at or self._schedule.now()
+            taken = replace(handler, process=self._process(path), cluster=cluster, refreshed=refreshed.isoformat())
+            self._put(path, _handled(table, taken))
+            self._schedule.put(path, freshness, self._tables.with_settings(dict(handler.settings)), refreshed)
+
+    def let_go(self, paths: Iterable[ObjectPath]) -> None:
+        """Refresh tables no more, which somebody else does from now on."""
+        for path in paths:
+            self._schedule.remove(path)
 
     def _process(self, path: ObjectPath) -> JobProcess | None:
         """What others find in the catalog of who refreshes a table; None where no others can look there."""

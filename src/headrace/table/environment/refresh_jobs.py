@@ -134,10 +134,13 @@ def check_job(environment: TableSession, path: ObjectPath, table: CatalogTable, 
     Raises:
         SqlValidationError: when the query is not valid any more.
         PlanningError: when it cannot be planned, or the connector does not take its rows.
-        InvalidProgramError: when it is to run in batch mode, and reads what has no end.
+        InvalidProgramError: when it is to run in batch mode, and reads what has no end; or it reads what this program
+            alone has, and the table outlasts that.
     """
+    relation = _bound(environment, path, table, statement)
+    _check_outlasting(environment, path, relation)
     planner, graph = environment.planner(), environment.new_graph()
-    ends = planner.translated(planner.plan([_bound(environment, path, table, statement)]), graph)
+    ends = planner.translated(planner.plan([relation]), graph)
     graph = graph.subgraph([edge.source for edges in ends for edge in edges])
     mode_of(graph, environment.job_configuration().get(options.RUNTIME_MODE))
 
@@ -180,13 +183,17 @@ def start_job(
         found = StatementDispatcher(dispatcher, environment)
         job_id = found.submit(environment, relation, statement)
         return RefreshJob(job_id, None, partial(found.wait, job_id), partial(found.failure, job_id))
-    if environment.catalogs.catalogs[path.catalog].outlasts_session:
-        check_kept(environment, relation, "a program that goes on with the materialized table")
+    _check_outlasting(environment, path, relation)
     refuse_places_of_program("each materialized table has a job of its own")
     client = environment.run_inserts([relation]).get_job_client()
     assert client is not None
     result = client.get_job_execution_result()
     return RefreshJob(str(client.get_job_id()), client, result.result, partial(_failure, result))
+
+
+def _check_outlasting(environment: TableSession, path: ObjectPath, relation: Sink) -> None:
+    if environment.catalogs.catalogs[path.catalog].outlasts_session:
+        check_kept(environment, relation, "a program that goes on with the materialized table")
 
 
 def _failure(result: CompletableFuture[JobExecutionResult]) -> str | None:

@@ -429,7 +429,7 @@ class TableEnvironment(FunctionMethods, ModelMethods):
         changed._configuration = Configuration(self._configuration)
         changed._config = TableConfig(changed._configuration)
         for key, value in settings.items():
-            for each in (key, *OPTIONS[key].deprecated_keys):
+            for each in (key, *(OPTIONS[key].deprecated_keys if key in OPTIONS else ())):
                 changed._configuration.remove_config(each)
             if value is not None:
                 changed._configuration.set_string(key, value)

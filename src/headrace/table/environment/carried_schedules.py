@@ -1,0 +1,101 @@
+"""Schedules of full refreshes that a dispatcher carries: those that programs have left, and that nobody has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final, TypeGuard
+
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.errors import HeadraceError
+from headrace.common.logs import get_logger
+from headrace.table.catalog.materialization import RefreshStatus
+from headrace.table.catalog.objects import CatalogTable, ObjectPath
+from headrace.table.ddl.file_catalog import FileCatalogStore
+from headrace.table.ddl.objects import renew_catalogs
+from headrace.table.environment.settings import EnvironmentSettings
+from headrace.table.environment.table_environment import TableEnvironment
+from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, DISPATCHER
+from headrace.table.parse.tree.definitions import RefreshMode
+
+logger = get_logger(__name__)
+
+_OF_DISPATCHERS: Final = ("high-availability.", "historyserver.", "web.", "headrace.cluster.", "jobstore.")
+"""The beginnings of settings that are not for jobs; how the dispatcher is reached is one of what asks it."""
+
+_LOOK_SECONDS: Final = 2.0
+_JOIN_SECONDS: Final = 10.0
+
+
+class CarriedSchedules:
+    """The schedules that a dispatcher takes up, on a thread: those of its catalog store that no program has.
+
+    Args:
+        configuration: that of the dispatcher.
+        address: where it is asked to run the jobs.
+        leads: tells whether it leads; one that stands by refreshes nothing.
+    """
+
+    def __init__(self, configuration: Configuration, address: str, leads: Callable[[], bool]) -> None:
+        place = configuration.get(options.CLUSTER_CATALOG_STORE)
+        assert place is not None, "a dispatcher without a catalog store takes up nothing"
+        given = {key: value for key, value in configuration.to_dict().items() if not key.startswith(_OF_DISPATCHERS)}
+        own = {CATALOG_STORE.key: "file", CATALOG_STORE_PATH.key: place, DISPATCHER.key: address}
+        self._cluster = configuration.get(options.CLUSTER_DIR) or ""
+        self._leads = leads
+        self._tables = TableEnvironment(
+            EnvironmentSettings(is_streaming=False, configuration=Configuration.from_dict({**given, **own}))
+        )
+        self._store = FileCatalogStore(place)
+        self._taken: set[ObjectPath] = set()
+        self._told: dict[ObjectPath, str] = {}
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-schedules", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Refresh nothing any more; a refresh that runs is a job, which is seen to as others."""
+        self._ends.set()
+        self._thread.join(_JOIN_SECONDS)
+        self._tables.materialized.let_go(list(self._taken))
+
+    def look(self) -> None:
+        """Take up what nobody has, while the dispatcher leads; else let go of everything."""
+        if not self._leads():
+            self._tables.materialized.let_go(list(self._taken))
+            self._taken.clear()
+            return
+        renew_catalogs(self._tables.catalogs, self._store)
+        for path in list(self._paths()):
+            try:
+                found = self._tables.catalogs.permanent_table(path)
+                if _is_scheduled(found):
+                    self._tables.materialized.take_up(path, found, self._cluster)
+                    self._taken.add(path)
+            except (HeadraceError, OSError) as error:
+                if self._told.get(path) != str(error):
+                    logger.warning("table %s is not refreshed when it is due: %s", path, error)
+                self._told[path] = str(error)
+
+    def _paths(self) -> Iterator[ObjectPath]:
+        catalogs = self._tables.catalogs.catalogs
+        for name, catalog in catalogs.items():
+            for database in catalog.databases() if catalog.outlasts_session else ():
+                yield from (ObjectPath(name, database, table) for table in catalog.tables(database))
+
+    def _run(self) -> None:
+        while not self._ends.wait(_LOOK_SECONDS):
+            try:
+                self.look()
+            except (HeadraceError, OSError) as error:
+                logger.warning("the schedules of materialized tables cannot be looked for: %s", error)
+
+
+def _is_scheduled(table: object) -> TypeGuard[CatalogTable]:
+    """Return whether a table is one that is to be refreshed as a whole."""
+    wanted = table.materialization if isinstance(table, CatalogTable) else None
+    return wanted is not None and wanted.mode is RefreshMode.FULL and wanted.status is RefreshStatus.ACTIVATED
