@@ -1,8 +1,8 @@
 """The snapshot of tables: their rows as of one place in the log, in chunks that several tasks read at once.
 
-A *view* of the tables is a snapshot of the database that the driver keeps, and the place in the log to which it belongs:
-it has what was committed before, and changes tell what was committed later. Tasks read chunks in this view, so that
-reading one again gives the same rows. The view ends with the driver's session. Another one, at a later place, then
+A *view* of the tables is a snapshot of the database that the driver keeps, and the place in the log to which it
+belongs: it has what was committed before, and changes tell what was committed later. Tasks read chunks in this view, so
+that reading one again gives the same rows. The view ends with the driver's session. Another one, at a later place, then
 gives the chunks that are left; so the rows of a table may be as of several places, one for each range of the key, and
 of the changes that follow those are left out that the rows of their range have already seen.
 """
@@ -154,10 +154,10 @@ def read_chunk(connection: Connection, table: CapturedTable, key: str, start: Bo
     copied = f"COPY (SELECT {columns} FROM {table.name} WHERE {where}) TO STDOUT (FORMAT csv)"
     with telling(f"a chunk of table {table}"), connection.cursor().copy(copied.encode()) as copy:
         data = b"".join(copy)
-    return _parsed(data, names)
+    return parsed_rows(data, names)
 
 
-def _parsed(data: bytes, names: list[str]) -> pa.Table:
+def parsed_rows(data: bytes, names: list[str]) -> pa.Table:
     """The texts of rows in CSV, in which only what is not in quotes can be null."""
     schema = pa.schema([(name, pa.string()) for name in names])
     if not data:

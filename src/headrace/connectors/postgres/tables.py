@@ -203,7 +203,7 @@ def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
         if found is None or found[1] not in ("r", "p"):
             raise no_table(connection, str(table))
         oid, _, identity = found
-        columns = _columns(connection, oid)
+        columns = columns_of(connection, oid)
         key = _index_columns(connection, oid, "indisprimary")
         for name, kind in table.columns.items():
             if name not in columns:
@@ -233,7 +233,7 @@ def no_table(connection: Connection, table: str) -> ConfigurationError:
     return ConfigurationError(f"there is no table {table}, or this user may not see it{alike(table, names)}")
 
 
-def _columns(connection: Connection, oid: int) -> dict[str, tuple[int, str, str]]:
+def columns_of(connection: Connection, oid: int) -> dict[str, tuple[int, str, str]]:
     """The id and the name of the type of each column, and the clause of its collation."""
     rows = connection.execute(
         "SELECT attname::text, atttypid::int8, format_type(atttypid, atttypmod), n.nspname::text, collname::text "

@@ -101,6 +101,11 @@ _MOST_DIGITS: Final = 38
 _NANOS: Final = 9
 
 
+def is_number(type_id: int) -> bool:
+    """Return whether the values of a type are numbers."""
+    return type_id in _READ_AS[TypeRoot.DOUBLE]
+
+
 def check_type(name: str, kind: LogicalType, type_id: int) -> None:
     """Refuse a type that a column cannot be read as.
 

@@ -1,14 +1,16 @@
-"""``jdbc``: tables of PostgreSQL that are written, by upserts where they have a key, and looked up."""
+"""``jdbc``: tables of PostgreSQL that are read, written by upserts where they have a key, and looked up."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from headrace.common.configuration import Configuration
 from headrace.common.typeinfo import RowTypeInfo
+from headrace.connectors.postgres.scan import FETCH_SIZE, SCAN_OPTIONS, PostgresScan, ScannedTable, ScanParts
 from headrace.connectors.postgres.server import quoted
 from headrace.connectors.postgres.sink import (
     DRIVER,
@@ -21,7 +23,9 @@ from headrace.connectors.postgres.sink import (
     PostgresSink,
     server_of_url,
 )
+from headrace.connectors.ranges import READ_RECORDS
 from headrace.connectors.sink import Sink
+from headrace.connectors.source import Source
 from headrace.operators.lookup.readers import DatabaseReader
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import TableConnector, TableContext, told_of
@@ -42,13 +46,14 @@ class JdbcTables(TableConnector):
     """Tables of PostgreSQL."""
 
     required_options = (URL, TABLE)
-    optional_options = (USERNAME, PASSWORD, DRIVER, TIMEOUT, PARALLELISM, *LOOKUP_OPTIONS)
-    other_options = OTHERS
+    optional_options = (USERNAME, PASSWORD, DRIVER, TIMEOUT, PARALLELISM, *SCAN_OPTIONS, *LOOKUP_OPTIONS)
+    other_options = MappingProxyType({**OTHERS, "scan.auto-commit": "a part of a table is one query"})
 
     def create_source(self, context: TableContext) -> TableSource:
         options = self.options_of(context)
         with told_of(context):
             server_of_url(options)
+            ScanParts.of(options)
         return JdbcTableSource(context, options)
 
     def create_sink(self, context: TableContext) -> TableSink:
@@ -58,12 +63,26 @@ class JdbcTables(TableConnector):
 
 
 class JdbcTableSource(LookupTable):
-    """A table whose rows are looked up."""
+    """A table whose rows are read, or looked up."""
 
-    instead = (
-        ". To read all of its rows, use 'connector' = 'postgres-cdc', with 'scan.startup.mode' = 'snapshot' if their "
-        "changes are not wanted"
-    )
+    can_project = True
+    can_limit = True
+
+    def create_source(self, metadata: Sequence[str]) -> Source[Any]:
+        context, options, kind = self.context, self.options, self.context.record_type
+        assert isinstance(kind, RowTypeInfo)
+        with told_of(context):
+            schema, _, name = options.get(TABLE).rpartition(".")
+            columns = dict(zip(kind.field_names, (each.logical_type for each in kind.types), strict=True))
+            table = ScannedTable(
+                schema or "public",
+                name,
+                columns,
+                ScanParts.of(options),
+                context.limit,
+                options.get(FETCH_SIZE) or READ_RECORDS,
+            )
+            return PostgresScan(server_of_url(options), table, kind)
 
     @property
     def summary(self) -> str:
@@ -113,7 +132,7 @@ class JdbcTableSink(TableSink):
         return f"jdbc({self.options.get(TABLE)})"
 
     def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
-        others = {option.key for option in (PARALLELISM, *LOOKUP_OPTIONS)}
+        others = {option.key for option in (PARALLELISM, *SCAN_OPTIONS, *LOOKUP_OPTIONS)}
         own = {key: value for key, value in self.context.options.items() if key not in others}
         with told_of(self.context):
             return PostgresSink(own, primary_key=self.context.primary_key)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -48,19 +48,17 @@ LOOKUP_OPTIONS: Final = (CONNECTIONS, KEYS_PER_QUERY, MAX_RETRIES, CACHE, *PARTI
 
 @dataclass(frozen=True)
 class LookupTable(TableSource):
-    """A table that is not scanned, only looked up."""
+    """A table that is looked up, and not scanned unless its connector can."""
 
     context: TableContext
     options: Configuration = field(compare=False)
     is_bounded = True
     can_look_up = True
-    instead: ClassVar[str] = ""
-    """What to write in place of a scan."""
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         raise UnsupportedOperationError(
             f"table {self.context.name} cannot be scanned, only looked up: JOIN {self.context.path[-1]} "
-            f"FOR SYSTEM_TIME AS OF left.proctime ON left.key = right.key{self.instead}"
+            f"FOR SYSTEM_TIME AS OF left.proctime ON left.key = right.key"
         )
 
 

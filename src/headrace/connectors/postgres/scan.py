@@ -1,0 +1,259 @@
+"""``PostgresScan``: the rows that a table of PostgreSQL has when it is read, which several tasks may do in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
+from headrace.common.config_options import ConfigOption, integer
+from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError
+from headrace.common.logical_types import LogicalType
+from headrace.common.other_names import alike
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.connectors.datasets import LineageDataset
+from headrace.connectors.postgres.server import PostgresServer, quoted, telling
+from headrace.connectors.postgres.snapshot import parsed_rows
+from headrace.connectors.postgres.tables import columns_of, no_table
+from headrace.connectors.postgres.values import check_type, converter_of, is_number
+from headrace.connectors.ranges import READ_RECORDS, RangeEnumerator, cut_evenly
+from headrace.connectors.source import (
+    Boundedness,
+    EnumeratorContext,
+    Json,
+    Pending,
+    ReadBudget,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+    SplitRead,
+)
+
+if TYPE_CHECKING:
+    from headrace.connectors.postgres.server import Connection
+
+_BOUND: Final = integer(-(2**63), 2**63 - 1)
+
+PARTITION_COLUMN: Final = ConfigOption[str | None](
+    "scan.partition.column", str, None, "The column of numbers by whose values the table is cut into parts."
+)
+PARTITION_NUM: Final = ConfigOption[int | None](
+    "scan.partition.num", integer(1, 100_000), None, "How many parts are read."
+)
+LOWER_BOUND: Final = ConfigOption[int | None](
+    "scan.partition.lower-bound", _BOUND, None, "The least value of the first part; rows below it are left out."
+)
+UPPER_BOUND: Final = ConfigOption[int | None](
+    "scan.partition.upper-bound", _BOUND, None, "The greatest value of the last part; rows above it are left out."
+)
+FETCH_SIZE: Final = ConfigOption(
+    "scan.fetch-size", integer(0, 10**9), 0, "How many rows are taken over at a time; 0 for as many as are best."
+)
+PARTITIONING: Final = (PARTITION_COLUMN, PARTITION_NUM, LOWER_BOUND, UPPER_BOUND)
+SCAN_OPTIONS: Final = (*PARTITIONING, FETCH_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanParts:
+    """The parts of a table, by ranges of the values of a column.
+
+    Attributes:
+        column: its name.
+        bounds: where the parts begin; the last one is the greatest value that is read.
+    """
+
+    column: str
+    bounds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, options: Configuration) -> ScanParts | None:
+        """The parts that options say; None for the whole table at once.
+
+        Raises:
+            ConfigurationError: when one of them is missing, or the bounds are the wrong way round.
+        """
+        given = [option.key for option in PARTITIONING if options.contains_key(option.key)]
+        column, count = options.get(PARTITION_COLUMN), options.get(PARTITION_NUM)
+        lower, upper = options.get(LOWER_BOUND), options.get(UPPER_BOUND)
+        if not given:
+            return None
+        if column is None or count is None or lower is None or upper is None:
+            missing = [option.key for option in PARTITIONING if option.key not in given]
+            raise ConfigurationError(f"{given[0]!r} needs {' and '.join(map(repr, missing))} as well")
+        if lower > upper:
+            raise ConfigurationError(f"{LOWER_BOUND.key!r} = {lower} is above {UPPER_BOUND.key!r} = {upper}")
+        return cls(column, (*(start for start, _ in cut_evenly(lower, upper + 1, count)), upper))
+
+    @property
+    def count(self) -> int:
+        """The number of parts."""
+        return len(self.bounds) - 1
+
+    def condition(self, number: int) -> str:
+        """The condition on the rows of a part, in SQL; between two parts no row is lost that has a fraction."""
+        name, end = quoted(self.column), self.bounds[number + 1]
+        is_last = number + 1 == self.count
+        return f"{name} >= {self.bounds[number]} AND {name} {'<=' if is_last else '<'} {end}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedTable:
+    """What is read of a table.
+
+    Attributes:
+        schema: the name of its schema.
+        table: its name.
+        columns: the types of the columns that are read, by their names.
+        parts: how it is cut; None where it is read at once.
+        limit: how many rows of a part are enough; None for all.
+        fetch_size: how many rows are taken over at a time.
+    """
+
+    schema: str
+    table: str
+    columns: Mapping[str, LogicalType]
+    parts: ScanParts | None = None
+    limit: int | None = None
+    fetch_size: int = READ_RECORDS
+
+    def query(self, part: int) -> str:
+        """The query of the rows of a part."""
+        names = ", ".join(map(quoted, self.columns))
+        where = "" if self.parts is None else f" WHERE {self.parts.condition(part)}"
+        limit = "" if self.limit is None else f" LIMIT {self.limit}"
+        return f"SELECT {names} FROM {quoted(self.schema, self.table)}{where}{limit}"
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    def check(self, connection: Connection) -> None:
+        """Refuse a table that is not there, or has other columns.
+
+        Raises:
+            ConfigurationError: naming what is missing.
+        """
+        with telling(f"table {self}"):
+            found = connection.execute(
+                "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+                (self.schema, self.table),
+            ).fetchone()
+            if found is None:
+                raise no_table(connection, str(self))
+            known = columns_of(connection, found[0])
+        parts = self.parts
+        for name in (*self.columns, *(() if parts is None else (parts.column,))):
+            if name not in known:
+                raise ConfigurationError(f"table {self} has no column {name!r}{alike(name, known)}")
+        for name, kind in self.columns.items():
+            check_type(name, kind, known[name][0])
+        if parts is not None and not is_number(known[parts.column][0]):
+            raise ConfigurationError(
+                f"table {self}: {PARTITION_COLUMN.key!r} = {parts.column!r} is {known[parts.column][1]}, and tables "
+                "are cut by numbers"
+            )
+
+
+class PostgresScan(Source[Any]):
+    """The rows that a table has when tasks read them, in no order; it ends with them.
+
+    Each part is one query. Where the table is changed meanwhile, parts may be as of different moments; a part that is
+    read again after a failure is as of then.
+
+    Args:
+        server: where the table is.
+        table: what is read of it.
+        record_type: the type of the rows.
+    """
+
+    reads_in_pieces = True
+
+    def __init__(self, server: PostgresServer, table: ScannedTable, record_type: RowTypeInfo) -> None:
+        for name, kind in table.columns.items():
+            converter_of(name, kind)
+        self._server = server
+        self._table = table
+        self._type = record_type
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return (f"{self._server}/{self._table}",)
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return (LineageDataset(self._server.namespace, f"{self._server.database}.{self._table}"),)
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return _PartEnumerator(self._server, self._table)
+
+    def create_reader(self) -> SourceReader:
+        return _PartReader(self._server, self._table, self._type)
+
+    def __repr__(self) -> str:
+        return f"PostgresScan({self._table} at {self._server})"
+
+
+class _PartEnumerator(RangeEnumerator):
+    """Plans the parts of a table, as many in an epoch as tasks read at once."""
+
+    def __init__(self, server: PostgresServer, table: ScannedTable) -> None:
+        self._count_of_parts = 1 if table.parts is None else table.parts.count
+        super().__init__(str(table), self._count_of_parts)
+        self._server = server
+        self._table = table
+        self._is_checked = False
+
+    def discover(self, now: int) -> Sequence[str]:
+        if not self._is_checked:
+            with closing(self._server.connect(f"scan of {self._table}")) as connection:
+                self._table.check(connection)
+            self._is_checked = True
+        return super().discover(now)
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        end = min(position + max(1, budget.pieces), self._count_of_parts)
+        return SplitRead(split_id, position, end, tuple(range(position, end))) if position < end else None
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        return Pending()
+
+
+class _PartReader(SourceReader):
+    def __init__(self, server: PostgresServer, table: ScannedTable, record_type: RowTypeInfo) -> None:
+        self._server = server
+        self._table = table
+        self._schema = layout_of(record_type).schema
+        self._convert = {name: converter_of(name, kind) for name, kind in table.columns.items()}
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        query = f"COPY ({self._table.query(piece)}) TO STDOUT (FORMAT csv)"
+        with (
+            closing(self._server.connect("scan")) as connection,
+            telling(f"table {self._table}"),
+            connection.cursor().copy(query.encode()) as copy,
+        ):
+            rows = iter(copy)  # the server sends each by itself
+            while taken := list(islice(rows, self._table.fetch_size)):
+                yield self._records(b"".join(taken))
+
+    def _records(self, data: bytes) -> SourceRecords:
+        texts = parsed_rows(data, list(self._table.columns))
+        columns = [convert(texts.column(name).combine_chunks()) for name, convert in self._convert.items()]
+        pairs = zip(columns, self._schema, strict=True)
+        arrays = [each if each.type == field.type else each.cast(field.type) for each, field in pairs]
+        return SourceRecords(columns=pa.RecordBatch.from_arrays(arrays, schema=self._schema))

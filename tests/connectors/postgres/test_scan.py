@@ -1,0 +1,121 @@
+"""Tables of PostgreSQL are read as they are, as a whole or in parts."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.connectors.source import EnumeratorContext, ReadBudget
+from headrace.storage.folder import posix_folder
+from headrace.table import TableEnvironment
+from tests.connectors.postgres.server import Database
+from tests.table.connectors.session import rows, session
+
+pytestmark = pytest.mark.integration
+
+ORDERS = "CREATE TABLE orders (id numeric(8, 1), card text, note text)"
+
+
+def parts(count: int, lower: int, upper: int, column: str = "id") -> str:
+    bounds = f"'scan.partition.lower-bound' = '{lower}', 'scan.partition.upper-bound' = '{upper}'"
+    return f", 'scan.partition.column' = '{column}', 'scan.partition.num' = '{count}', {bounds}"
+
+
+def tables(database: Database, options: str = "", **settings: str) -> TableEnvironment:
+    where = f"'connector' = 'jdbc', 'url' = '{database.url}', 'table-name' = 'orders'{options}"
+    return session(
+        f"CREATE TABLE orders (id DECIMAL(8, 1), card STRING, note STRING) WITH ({where})",
+        is_streaming=False,
+        **settings,
+    )
+
+
+@pytest.fixture
+def orders(database: Database) -> Database:
+    database.execute(ORDERS, "INSERT INTO orders SELECT n, 'c' || n FROM generate_series(1, 20) n")
+    database.execute("INSERT INTO orders VALUES (10.5, 'a', 'a \"b\",\nc'), (NULL, NULL, NULL), (-3, '', NULL)")
+    return database
+
+
+def seen(found: list[Any]) -> list[Any]:
+    return sorted(found, key=repr)
+
+
+def test_all_rows_are_read(orders: Database) -> None:
+    wanted = seen(orders.rows("SELECT id, card, note FROM orders"))
+    assert seen(rows(tables(orders), "SELECT * FROM orders")) == wanted
+    assert seen(rows(tables(orders, ", 'scan.fetch-size' = '3'"), "SELECT * FROM orders")) == wanted
+    streaming = tables(orders, **{"execution.runtime-mode": "STREAMING"})
+    assert seen(rows(streaming, "SELECT * FROM orders")) == wanted
+    found = tables(orders)
+    assert "table=[[default_catalog, default_database, orders, project=[id]" in found.explain_sql(
+        "SELECT id + 1 FROM orders"
+    )
+    assert rows(found, "SELECT COUNT(*), SUM(id) FROM orders") == [(23, Decimal("217.5"))]
+    assert len(rows(found, "SELECT id FROM orders LIMIT 4")) == 4
+    orders.execute("TRUNCATE orders")
+    assert rows(found, "SELECT * FROM orders") == []
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 50])
+def test_a_table_is_read_in_parts(orders: Database, count: int) -> None:
+    found = rows(tables(orders, parts(count, 2, 19), **{"parallelism.default": "2"}), "SELECT id FROM orders")
+    assert sorted(id for (id,) in found) == sorted(
+        [*(Decimal(n) for n in range(2, 20)), Decimal("10.5")]
+    )  # what has a fraction lies between two parts, and rows outside of the bounds are left out
+
+
+def test_parts_are_read_at_the_same_time(orders: Database) -> None:
+    from headrace.table.connectors.factory import TableContext
+    from headrace.table.connectors.jdbc import JdbcTables
+    from tests.connectors.postgres.capture import row_type
+
+    kind = row_type("id DECIMAL(8, 1)").logical_type
+    options = {"url": orders.url, "table-name": "public.orders", **dict(_pairs(parts(5, 1, 20)))}
+    context = TableContext(("c", "d", "orders"), kind, options=options)  # type: ignore[arg-type]
+    source = JdbcTables("jdbc").create_source(context).create_source(())
+    enumerator = source.create_enumerator(EnumeratorContext(2, posix_folder(Path("/nowhere"))))
+    (split,) = enumerator.discover(0)
+    position, pieces = enumerator.initial_position(split), []
+    while (share := enumerator.plan(split, position, ReadBudget(10, 100, 2), 0)) is not None:
+        pieces.append(share.pieces)
+        position = share.end
+    assert pieces == [(0, 1), (2, 3), (4,)]
+    assert enumerator.is_finished(split, position)
+    assert repr(source).startswith("PostgresScan(public.orders at ")
+
+
+def _pairs(text: str) -> list[list[str]]:
+    return [[part.strip().strip("'") for part in pair.split("=")] for pair in text.strip(", ").split(", ")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (", 'scan.partition.column' = 'id'", "'scan.partition.column' needs 'scan.partition.num' and"),
+        (parts(2, 9, 1), "'scan.partition.lower-bound' = 9 is above"),
+        (parts(2, 1, 9, "card"), "'card' is text, and tables are cut by numbers"),
+        (parts(2, 1, 9, "cart"), "has no column 'cart': did you mean card?"),
+        (", 'scan.auto-commit' = 'false'", "a part of a table is one query"),
+    ],
+)
+def test_wrong_options_are_told(orders: Database, options: str, message: str) -> None:
+    with pytest.raises(HeadraceError) as told:
+        rows(tables(orders, options), "SELECT * FROM orders")
+    assert message in str(told.value)
+
+
+def test_a_table_that_is_another_one_is_told(database: Database) -> None:
+    with pytest.raises(HeadraceError, match=r"there is no table public\.orders"):
+        rows(tables(database), "SELECT * FROM orders")
+    database.execute("CREATE TABLE orders (id date, card text, note text)")
+    with pytest.raises(HeadraceError, match="'id' is date in PostgreSQL"):
+        rows(tables(database), "SELECT * FROM orders")
+    with pytest.raises(ConfigurationError, match="is not one of PostgreSQL"):
+        session("CREATE TABLE o (id INT) WITH ('connector' = 'jdbc', 'url' = 'x', 'table-name' = 'o')").explain_sql(
+            "SELECT * FROM o"
+        )
