@@ -36,7 +36,7 @@ NOT_EQUAL: Final = {
         "sk-append-to-key-dedup sk-having-to-upsert-sink sk-wm-append-nothing"
     ),
 }
-"""Why tables differ, with the ids of cases."""
+"""Why tables differ, with the ids of cases. Flink's differ in each of them as well, but for wi-topn."""
 
 
 def compared() -> list[dict[str, object]]:
