@@ -10,7 +10,7 @@ from headrace.common.config_options import ConfigOption, boolean, choice, durati
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import RUNTIME_MODE
-from headrace.table.connectors.start_position import StartPosition
+from headrace.table.connectors.table_source import StartPosition
 from headrace.table.functions.kernels.zones import zone_of
 
 

@@ -17,7 +17,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.savepoint.requests import JobProcess
 from headrace.table import EnvironmentSettings, TableEnvironment
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
-from headrace.table.environment import left_schedules
+from headrace.table.environment import refresh_schedule
 from headrace.table.environment.carried_schedules import CarriedSchedules
 from headrace.table.environment.dispatched_jobs import StatementDispatcher
 from tests.table.connectors.session import rows, run
@@ -83,7 +83,7 @@ def program(cluster: Cluster, **settings: str) -> TableEnvironment:
 
 def create(tables: TableEnvironment, path: Path, *looking: CarriedSchedules) -> None:
     """Create the table, while dispatchers look."""
-    with patch.object(left_schedules.time, "sleep", lambda _: [each.look() for each in looking]):
+    with patch.object(refresh_schedule.time, "sleep", lambda _: [each.look() for each in looking]):
         tables.execute_sql(
             f"CREATE MATERIALIZED TABLE sums {files(path, 'sums')} FRESHNESS = INTERVAL '1' HOUR AS {SUMS}"
         )
@@ -120,7 +120,7 @@ def test_a_dispatcher_has_the_schedules_that_programs_leave(
     one.look()
     run_due(one)
     assert len(jobs.asked) == 1
-    with patch.object(left_schedules.time, "sleep", lambda _: one.look()):
+    with patch.object(refresh_schedule.time, "sleep", lambda _: one.look()):
         program(cluster).execute_sql("ALTER MATERIALIZED TABLE sums RESUME")  # in UTC
     clock.now += timedelta(minutes=30)
     run_due(one)
@@ -178,7 +178,7 @@ def test_what_programs_have_is_theirs_until_they_have_ended(
 def test_nobody_who_takes_a_schedule_is_told(tmp_path: Path, cluster: Cluster) -> None:
     tables = program(cluster)
     with (
-        patch.object(left_schedules, "_TAKEN_SECONDS", 0.0),
+        patch.object(refresh_schedule, "_TAKEN_SECONDS", 0.0),
         pytest.raises(ConfigurationError, match="no dispatcher has taken up the schedule of materialized table shop"),
     ):
         create(tables, tmp_path)

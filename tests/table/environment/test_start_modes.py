@@ -15,7 +15,7 @@ from headrace.table.bind import SqlValidationError
 from headrace.table.bind.errors import SqlPlanError
 from headrace.table.catalog.materialization import StartMode
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
-from headrace.table.connectors.start_position import StartPosition
+from headrace.table.connectors.table_source import StartPosition
 from headrace.table.ddl.materialized import materialized_table
 from headrace.table.ddl.text import create_table
 from headrace.table.parse import parse_statement

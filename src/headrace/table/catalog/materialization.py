@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from headrace.savepoint.requests import JobProcess
-from headrace.table.connectors.start_position import StartPosition
+from headrace.table.connectors.table_source import StartPosition
 from headrace.table.functions.kernels.calendar import last_day
 from headrace.table.functions.kernels.zones import zone_of
 from headrace.table.parse.tree.definitions import RefreshMode, StartModeKind

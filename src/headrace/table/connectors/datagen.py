@@ -24,8 +24,7 @@ from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.source import Source
 from headrace.formats.statistics import Statistics
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
-from headrace.table.connectors.start_position import StartPosition
-from headrace.table.connectors.table_source import TableSource
+from headrace.table.connectors.table_source import StartPosition, TableSource
 
 _LONG: Final = integer(-(2**63), 2**63 - 1)
 

@@ -25,8 +25,7 @@ from headrace.connectors.postgres.source import (
 from headrace.connectors.source import Source
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
-from headrace.table.connectors.start_position import StartPosition
-from headrace.table.connectors.table_source import TableSource
+from headrace.table.connectors.table_source import StartPosition, TableSource
 
 
 class PostgresCdcTables(TableConnector):

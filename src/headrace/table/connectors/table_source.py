@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.common.logical_types import LogicalType
 from headrace.common.typeinfo import TypeInformation
@@ -10,11 +11,42 @@ from headrace.connectors.source import Source
 from headrace.formats.statistics import Statistics
 from headrace.graph.stream_graph import Edge
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.start_position import StartPosition
 from headrace.table.connectors.table_lookup import TableLookup
 
 Partition = tuple[str | None, ...]
 """The values of the partition columns, as texts."""
+
+
+_NOW: Final = "now "
+_EXPECTED: Final = "a time in milliseconds, or 'now' and one: 'now 1767268800000'"
+
+
+@dataclass(frozen=True, slots=True)
+class StartPosition:
+    """The first rows that are read.
+
+    Attributes:
+        since: the time of the first of them, in milliseconds.
+        is_now: whether that is the present, so that a table without times begins with what comes next.
+    """
+
+    since: int
+    is_now: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "StartPosition":
+        """Read a position as ``str`` writes it.
+
+        Raises:
+            ValueError: when it is none, with what is expected.
+        """
+        millis = text.removeprefix(_NOW).strip()
+        if not millis.isdecimal():
+            raise ValueError(_EXPECTED)
+        return cls(int(millis), text.startswith(_NOW))
+
+    def __str__(self) -> str:
+        return f"{_NOW if self.is_now else ''}{self.since}"
 
 
 class TableSource(ABC):

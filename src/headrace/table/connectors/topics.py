@@ -42,9 +42,8 @@ from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.picked_columns import PickedColumns
-from headrace.table.connectors.start_position import StartPosition
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
-from headrace.table.connectors.table_source import TableSource
+from headrace.table.connectors.table_source import StartPosition, TableSource
 from headrace.table.connectors.upserts import FieldsSchema, UpsertsReader, UpsertsWriter
 
 TOPIC: Final = ConfigOption("topic", str, "", "The topic, or several with semicolons between them.")

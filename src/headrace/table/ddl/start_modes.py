@@ -7,7 +7,7 @@ import numpy as np
 from headrace.common.configuration import Configuration
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.table.bind.context import BindContext
-from headrace.table.bind.literals import BadLiteralError, literal
+from headrace.table.bind.types import BadLiteralError, literal
 from headrace.table.catalog.materialization import StartMode
 from headrace.table.functions.kernels.zones import to_utc
 from headrace.table.options import LOCAL_TIME_ZONE, START_MODE

@@ -27,7 +27,6 @@ from headrace.table.catalog.materialization import (
 )
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment.continuous_refresh import ContinuousRefresh
-from headrace.table.environment.left_schedules import leaves_to_dispatcher, left_to_dispatcher, wait_until_taken
 from headrace.table.environment.refresh_jobs import (
     RefreshJob,
     batch_settings,
@@ -39,7 +38,13 @@ from headrace.table.environment.refresh_jobs import (
     partition_value,
     start_job,
 )
-from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
+from headrace.table.environment.refresh_schedule import (
+    RefreshSchedule,
+    ScheduledRefresh,
+    leaves_to_dispatcher,
+    left_to_dispatcher,
+    wait_until_taken,
+)
 from headrace.table.environment.table_result import STRING, static_result
 from headrace.table.options import DISPATCHER, START_POSITION
 from headrace.table.parse.tree.definitions import RefreshMode
