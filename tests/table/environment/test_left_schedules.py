@@ -21,7 +21,9 @@ from headrace.table.environment import refresh_schedule
 from headrace.table.environment.carried_schedules import CarriedSchedules
 from headrace.table.environment.dispatched_jobs import StatementDispatcher
 from tests.table.connectors.session import rows, run
-from tests.table.environment.test_materialized_tables import SUMS, Clock, FakeDispatcher, clock, described, files
+from tests.table.environment.refreshed_tables import described
+from tests.table.environment.test_full_refreshes import SUMS, Clock, clock, files
+from tests.table.environment.test_materialized_tables import FakeDispatcher
 
 __all__ = ["clock"]
 

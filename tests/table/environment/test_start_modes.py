@@ -22,7 +22,8 @@ from headrace.table.parse import parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.definitions import CreateMaterializedTable
 from tests.table.connectors.session import rows, run, session
-from tests.table.environment.test_materialized_tables import kill_jobs, until
+from tests.table.environment.refreshed_tables import until
+from tests.table.environment.test_materialized_tables import kill_jobs
 
 
 @pytest.fixture(autouse=True)
