@@ -90,8 +90,8 @@ class _Turns:
         """What was found."""
         totals = {name: self.sink.totals[name] / len(self.epochs) for name in ("rows", "count", "sum")}
         totals["last_end"] = self.sink.totals["last_end"]
-        details = {"seconds of epochs": self.seconds, "processor": self.processor, "answered": self.answered}
-        return Outcome(tuple(self.epochs), totals, details)
+        times = {"seconds of epochs": dict(self.seconds), "processor": dict(self.processor)}
+        return Outcome(tuple(self.epochs), totals, {**times, "answered": self.answered})
 
     def _turn(self, way: str) -> None:
         before, times = processor_seconds(), _FollowedTimes(self.clients)
