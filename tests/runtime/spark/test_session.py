@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -162,6 +163,43 @@ def test_jobs_that_follow_each_other_have_the_same_session(spark: SparkSession) 
     assert changed.session.conf.get("spark.sql.session.timeZone") == "CET"
     sessions.give_back(theirs, changed)
     assert sessions.take(spark.newSession()) is not changed
+
+
+def decoded(word: str) -> bytes:
+    """What a word is in base64; nothing where it is not."""
+    try:
+        return base64.b64decode(word, validate=True)
+    except ValueError:
+        return b""
+
+
+@pytest.mark.spark
+def test_what_a_job_is_made_of_is_not_in_the_event_log(spark: SparkSession, tmp_path: Path) -> None:
+    context = spark.sparkContext
+    java, running = context._jvm, context._jsc.sc()
+    plain = running.conf().clone()
+    plain.set("spark.eventLog.compress", "false").set("spark.eventLog.rolling.enabled", "false")
+    folder, no_attempt = java.java.net.URI(tmp_path.as_uri()), java.scala.Option.empty()
+    log = java.org.apache.spark.scheduler.EventLoggingListener(
+        "secrets", no_attempt, folder, plain, running.hadoopConfiguration()
+    )
+    log.start()
+    running.addSparkListener(log)
+    environment = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"headrace.runtime": "spark"})
+    )
+    password = "hunter" + "2"
+    with environment.from_collection([1]).map(lambda n: f"{n} {password}").execute_and_collect() as records:
+        assert list(records) == ["1 hunter2"]
+    running.listenerBus().waitUntilEmpty()
+    running.removeSparkListener(log)
+    log.stop()
+
+    lines = [line for file in tmp_path.rglob("secrets*") if file.is_file() for line in file.read_bytes().splitlines()]
+    properties = [json.loads(line).get("Properties", {}) for line in lines]
+    words = [word for told in properties if JOB_KEY in told for value in told.values() for word in value.split()]
+    assert words
+    assert not [word for word in words if b"hunter2" in word.encode() + decoded(word)]
 
 
 @pytest.mark.spark

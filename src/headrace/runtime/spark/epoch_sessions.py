@@ -29,8 +29,8 @@ ENVELOPES: Final = from_arrow_schema(SCHEMA)
 CONTEXT_KEY: Final = "spark.headrace.context"
 """The setting that tells tasks where the context of their epoch is."""
 
-JOB_KEY: Final = "spark.headrace.secret.job"
-"""The setting that tells them their job; Spark leaves out of its logs what has such a name."""
+JOB_KEY: Final = "spark.headrace.job"
+"""The setting that tells them the file of their job. Spark logs settings, so the job itself may not be there."""
 
 
 @dataclass(frozen=True, slots=True)

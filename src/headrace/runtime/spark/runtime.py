@@ -25,7 +25,7 @@ from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session import SessionHandle
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
 from headrace.runtime.spark.task_times import times_of
-from headrace.runtime.spark.worker import JobOfQuery, ShippedJob, background_stage
+from headrace.runtime.spark.worker import ShippedJob, background_stage, write_shared_job
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, with_times
@@ -66,8 +66,8 @@ class SparkRuntime:
     _job: ShippedJob
     """The job as tasks get it, from :meth:`start` on."""
 
-    _job_text: str | None
-    """The same where the settings of queries tell it; None where it is in the closures of a query of its own."""
+    _job_file: str | None
+    """The file that the settings of queries tell; None where the job is in the closures of a query of its own."""
 
     _files: ShippedFiles
     """Likewise, what is shipped by files."""
@@ -106,7 +106,7 @@ class SparkRuntime:
             self._payloads = self._payload_folder()
             self._is_started = True  # from here on, so that it is tried again where the storage was away
         self._job = self._ship(blob)
-        self._job_text = self._text_of_job(blob)
+        self._job_file = self._write_job(blob)
         remove_probes(blob.state)
         if not self._tasks_run_here:
             self._check_executors(blob.state)
@@ -226,13 +226,12 @@ class SparkRuntime:
         self._job_files.add(name)
         return ShippedJob(digest, blob.storage, storage_options, name, self._payloads)
 
-    def _text_of_job(self, blob: SerializedJob) -> str | None:
-        """The job as the value of a setting, if it is small, and has no secrets: these are in closures alone."""
+    def _write_job(self, blob: SerializedJob) -> str | None:
+        """Write the job where the query that jobs share finds it; what reaches the storage is in closures alone."""
         brings_archives = any(True for _ in blob.dependencies.all())
-        if not self._tasks_run_here or brings_archives or self._job.has_options or self._big_job is not None:
+        if self._payloads is None or brings_archives or self._job.has_options:
             return None
-        text = JobOfQuery.text_of(self._job)
-        return text if len(text) * sum(self._parallelism) <= SENT_WITH_TASKS_BYTES else None
+        return write_shared_job(self._job, self._payloads)
 
     def _payload_folder(self) -> str | None:
         """Return where tasks hand large payloads to each other, if they all run here; None where Spark has all."""
@@ -253,12 +252,12 @@ class SparkRuntime:
         ``select`` makes a new query of the old DataFrame: running the DataFrame itself again would take the shuffle
         files of the epoch before.
         """
-        if self._prepared is None and self._job_text is not None:
+        if self._prepared is None and self._job_file is not None:
             self._prepared = self._of_job.shared_query(self._parallelism)
         elif self._prepared is None:
             self._prepared = self._of_job.query(self._job, self._parallelism)
-        if self._job_text is not None:
-            self._session.conf.set(JOB_KEY, self._job_text)
+        if self._job_file is not None:
+            self._session.conf.set(JOB_KEY, self._job_file)
         self._session.conf.set(CONTEXT_KEY, context.to_text())
         self._bring_back_the_job()
         return self._prepared.select("*")

@@ -181,8 +181,8 @@ def make_folder(parent: str) -> str:
 
 
 def files_in(folder: str) -> list[Path]:
-    """The files that are there: between two epochs those of epochs that are over."""
-    return list(Path(folder).glob("*"))
+    """The files of payloads, finished or not: between two epochs those of epochs that are over."""
+    return list(Path(folder).glob("[0-9]*-*.*"))
 
 
 def remove(files: Iterable[Path]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import gc
 import pickle
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
@@ -136,21 +137,39 @@ class ShippedJob:
 class JobOfQuery:
     """The job that a query is run for, as its settings tell: so the same query serves many jobs.
 
+    The setting tells the file alone. Spark writes settings to its event log, and a job may have secrets.
+
     Attributes:
         key: the setting.
     """
 
     key: str
 
-    @staticmethod
-    def text_of(job: ShippedJob) -> str:
-        """The value of the setting."""
-        return base64.b64encode(pickle.dumps(job, protocol=5)).decode()
-
     def here(self) -> ShippedJob:
         """The job, in a task of the query."""
-        job: ShippedJob = pickle.loads(base64.b64decode(_setting(self.key)))
-        return job
+        return _job_in(_setting(self.key))
+
+
+def write_shared_job(job: ShippedJob, folder: str) -> str:
+    """Write the job where tasks on this machine read it.
+
+    Args:
+        job: the job.
+        folder: one of this job alone, which only this user may read.
+
+    Returns:
+        The value of the setting of :class:`JobOfQuery`: no other job or plan of a job has the same.
+    """
+    file, path = tempfile.mkstemp(prefix="job-", dir=folder)
+    with open(file, "wb") as written:
+        pickle.dump(job, written, protocol=5)
+    return path
+
+
+@lru_cache(maxsize=_KEPT_RUNNERS)
+def _job_in(path: str) -> ShippedJob:
+    job: ShippedJob = pickle.loads(Path(path).read_bytes())
+    return job
 
 
 def _setting(key: str) -> str:
