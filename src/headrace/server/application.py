@@ -137,9 +137,11 @@ def _shared(route: RestRoute, service: RestService, recent: RecentAnswers[Respon
     def make() -> Response:
         return json_response(to_document(route.handler(_asked(service, request))), route.status)
 
-    found = recent.get(key, make, jobs())
-    answers_again(request, lambda: recent.fresh(key, jobs()))
-    return found
+    def latest() -> Response:
+        return recent.get(key, make, jobs())
+
+    answers_again(request, latest)
+    return latest()
 
 
 def _asked(service: RestService, request: Request, body: bytes = b"", upload: Upload | None = None) -> RestRequest:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -122,8 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
         answer = None if self.flow.write_paused else self._again(request)
         if answer is None:
             return False
-        lines = [STATUS_LINE[answer.status_code], *(b"%s: %s\r\n" % each for each in answer.raw_headers), b"\r\n"]
-        self.transport.write(b"".join((*lines, answer.body)))
+        self.transport.write(_as_sent(answer))
         self._silent_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_handler()
@@ -189,6 +189,13 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
             self._wait_for_limit()
         else:
             self.transport.abort()
+
+
+@lru_cache(maxsize=64)
+def _as_sent(answer: Response) -> bytes:
+    """An answer as it is sent to one client after the other."""
+    lines = [STATUS_LINE[answer.status_code], *(b"%s: %s\r\n" % each for each in answer.raw_headers), b"\r\n"]
+    return b"".join((*lines, answer.body))
 
 
 def _asks_always(_: bytes) -> None:

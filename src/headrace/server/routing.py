@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
 
 logger = get_logger(__name__)
@@ -19,7 +18,7 @@ logger = get_logger(__name__)
 Answers = Callable[[Request], Awaitable[Response]]
 
 Again = Callable[[], Response | None]
-"""Gives an answer while it is fresh."""
+"""Gives the answer without the request; None where its endpoint has to be asked."""
 
 REQUEST: Final = "headrace.request"
 """Where a scope of ASGI has its request as it has arrived, where that is known as a whole."""
@@ -150,14 +149,14 @@ class RoutedApplication:
         await answer(scope, receive, send)
 
     def again(self, request: bytes) -> Response | None:
-        """The answer to a request that was answered before, where it is known without asking an endpoint.
+        """The answer to a request that was answered before, where there is one without asking its endpoint.
 
         Whether it is let in, too, depends on nothing but its bytes.
         """
         again = self._again.get(request)
         try:
             return None if again is None else again()
-        except HeadraceError:  # a job that there is no more: its endpoint says so
+        except Exception:  # a job that there is no more, say: the endpoint tells what is wrong
             return None
 
     def _remember(self, request: bytes, again: Again) -> None:
