@@ -20,8 +20,8 @@ from headrace.datastream.streams.checks import bound_condition
 from headrace.expressions import Expression
 from headrace.operators.pattern.automaton import Automaton, StateType
 from headrace.operators.pattern.conditions import Condition, EventExpression, TakenExpression
+from headrace.operators.pattern.row_conditions import row_condition
 from headrace.operators.pattern.rules import RuleChange
-from headrace.operators.pattern.taken_expressions import row_condition
 
 _FIELDS: Final = ("id", "pattern", "conditions", "version")
 
