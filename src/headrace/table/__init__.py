@@ -12,8 +12,7 @@ from headrace.common.types import Row, RowKind
 from headrace.operators.functions import FunctionContext
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference
-from headrace.table.environment.descriptors import FormatDescriptor, TableDescriptor
-from headrace.table.environment.models import ModelDescriptor
+from headrace.table.environment.descriptors import FormatDescriptor, ModelDescriptor, TableDescriptor
 from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
 from headrace.table.environment.statement_set import StatementSet

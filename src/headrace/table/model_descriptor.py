@@ -1,7 +1,7 @@
 """Descriptors by which models are defined in Python."""
 
 from headrace.common.public_module import public_module
-from headrace.table.environment.models import ModelDescriptor
+from headrace.table.environment.descriptors import ModelDescriptor
 
 __all__ = ["ModelDescriptor"]
 

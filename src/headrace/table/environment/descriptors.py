@@ -1,4 +1,4 @@
-"""``TableDescriptor`` and ``FormatDescriptor``: definitions of tables in Python, as ``CREATE TABLE`` in SQL."""
+"""Descriptors: definitions of tables, formats and models in Python, as ``CREATE TABLE`` and ``CREATE MODEL`` in SQL."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FormatDescriptor:
 
         def option(self, key: str | ConfigOption[Any], value: Any) -> FormatDescriptor.Builder:
             """Set an option."""
-            self._options[option_key(key)] = option_text(value)
+            self._options[_option_key(key)] = _option_text(value)
             return self
 
         def build(self) -> FormatDescriptor:
@@ -150,7 +150,7 @@ class TableDescriptor:
 
         def option(self, key: str | ConfigOption[Any], value: Any) -> TableDescriptor.Builder:
             """Set an option of the connector."""
-            self._options[option_key(key)] = option_text(value)
+            self._options[_option_key(key)] = _option_text(value)
             return self
 
         def format(
@@ -163,7 +163,7 @@ class TableDescriptor:
                 format_option: the option that names the format; ``format`` by default.
             """
             given = format if isinstance(format, FormatDescriptor) else FormatDescriptor(format)
-            key = _FORMAT if format_option is None else option_key(format_option)
+            key = _FORMAT if format_option is None else _option_key(format_option)
             prefix = f"{key.removesuffix(_FORMAT)}{given.format}"
             self._options[key] = given.format
             self._options.update({f"{prefix}.{name}": value for name, value in given.options.items()})
@@ -184,11 +184,106 @@ class TableDescriptor:
             return TableDescriptor(self._schema, dict(self._options), self._partition_keys, self._comment)
 
 
-def option_key(key: str | ConfigOption[Any]) -> str:
+def _option_key(key: str | ConfigOption[Any]) -> str:
     """The key of an option."""
     return key.key if isinstance(key, ConfigOption) else key
 
 
-def option_text(value: Any) -> str:
+def _option_text(value: Any) -> str:
     """The text of an option's value."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class ModelDescriptor:
+    """The definition of a model: its inputs, its outputs, its provider, and the provider's options.
+
+    Examples:
+        >>> from headrace.table import DataTypes, ModelDescriptor, Schema
+        >>> review = Schema.new_builder().column("review", DataTypes.STRING()).build()
+        >>> mood = Schema.new_builder().column("mood", DataTypes.STRING()).build()
+        >>> model = ModelDescriptor.for_provider("python").input_schema(review).output_schema(mood)
+        >>> print(model.option("model", "moods.mood_of").build())
+        INPUT (
+          `review` STRING
+        )
+        OUTPUT (
+          `mood` STRING
+        )
+        WITH (
+          'provider' = 'python',
+          'model' = 'moods.mood_of'
+        )
+    """
+
+    inputs: Schema | None
+    outputs: Schema | None
+    options: Mapping[str, str]
+    comment: str | None = None
+
+    @staticmethod
+    def for_provider(provider: str) -> ModelDescriptor.Builder:
+        """Begin the descriptor of a model of a provider."""
+        return ModelDescriptor.Builder(provider)
+
+    def get_input_schema(self) -> Schema | None:
+        """The columns that the model takes."""
+        return self.inputs
+
+    def get_output_schema(self) -> Schema | None:
+        """The columns that the model gives."""
+        return self.outputs
+
+    def get_options(self) -> dict[str, str]:
+        """The options, ``provider`` included."""
+        return dict(self.options)
+
+    def get_comment(self) -> str | None:
+        """The comment."""
+        return self.comment
+
+    def __str__(self) -> str:
+        """The clauses that follow the name of the model in ``CREATE MODEL``."""
+        clauses = [f"{word} {given}" for word, given in (("INPUT", self.inputs), ("OUTPUT", self.outputs)) if given]
+        if self.comment is not None:
+            clauses.append(f"COMMENT {literal(self.comment)}")
+        options = ",\n  ".join(f"{literal(key)} = {literal(value)}" for key, value in self.options.items())
+        return "\n".join([*clauses, f"WITH (\n  {options}\n)"])
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    class Builder:
+        """Builds a :class:`ModelDescriptor`."""
+
+        def __init__(self, provider: str) -> None:
+            self._options = {"provider": provider}
+            self._inputs: Schema | None = None
+            self._outputs: Schema | None = None
+            self._comment: str | None = None
+
+        def input_schema(self, schema: Schema) -> ModelDescriptor.Builder:
+            """Set the columns that the model takes."""
+            expect(schema, Schema, "ModelDescriptor.input_schema")
+            self._inputs = schema
+            return self
+
+        def output_schema(self, schema: Schema) -> ModelDescriptor.Builder:
+            """Set the columns that the model gives."""
+            expect(schema, Schema, "ModelDescriptor.output_schema")
+            self._outputs = schema
+            return self
+
+        def option(self, key: str | ConfigOption[Any], value: Any) -> ModelDescriptor.Builder:
+            """Set an option of the provider."""
+            self._options[_option_key(key)] = _option_text(value)
+            return self
+
+        def comment(self, comment: str) -> ModelDescriptor.Builder:
+            """Set the comment."""
+            self._comment = comment
+            return self
+
+        def build(self) -> ModelDescriptor:
+            """The descriptor."""
+            return ModelDescriptor(self._inputs, self._outputs, dict(self._options), self._comment)

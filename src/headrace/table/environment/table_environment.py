@@ -27,13 +27,12 @@ from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, Ob
 from headrace.table.ddl.execute import CreatedTable
 from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import open_catalogs
+from headrace.table.environment.catalog_objects import CatalogObjectMethods
 from headrace.table.environment.compiled_plan import CompiledPlan, PlanReference, compiled_plan, loaded_plan
 from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.explain import PlacesInText, explained
-from headrace.table.environment.functions import FunctionMethods
 from headrace.table.environment.local_tables import table_of_elements, table_of_pandas
 from headrace.table.environment.materialized_tables import MaterializedTables
-from headrace.table.environment.models import ModelMethods
 from headrace.table.environment.procedures import SystemProcedures, procedure_of
 from headrace.table.environment.refresh_schedule import ScheduledRefresh
 from headrace.table.environment.settings import EnvironmentSettings, TableConfig
@@ -54,7 +53,7 @@ from headrace.table.physical.translation import GraphBuilder, record_type
 from headrace.table.plans.document import CompiledStatements
 
 
-class TableEnvironment(FunctionMethods, ModelMethods):
+class TableEnvironment(CatalogObjectMethods):
     """Executes statements: it has catalogs and settings, and starts a job for each query and ``INSERT``.
 
     Examples:

@@ -1,11 +1,13 @@
-"""The methods of environments for functions."""
+"""The methods of environments for functions and models."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.errors import expect
 from headrace.table.ddl.objects import create_function
+from headrace.table.environment.descriptors import ModelDescriptor
 from headrace.table.functions.python.decorators import as_user_function
 from headrace.table.parse import parse_statement
 from headrace.table.parse.format import quoted
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.table.environment.table_result import TableResult
 
 
-class FunctionMethods:
-    """The methods of environments for functions, by the statements that they stand for."""
+class CatalogObjectMethods:
+    """The methods of environments for functions and models, by the statements that they stand for."""
 
     catalogs: CatalogManager
 
@@ -95,3 +97,49 @@ class FunctionMethods:
         create = parse_statement(statement)
         assert isinstance(create, CreateFunction)
         create_function(self.bind_context(SqlSource(statement)), create, function)
+
+    def create_model(self, path: str, descriptor: ModelDescriptor, ignore_if_exists: bool = False) -> None:
+        """Create a model in the catalog.
+
+        Args:
+            path: its path, as in SQL.
+            descriptor: its definition.
+            ignore_if_exists: whether nothing happens if the model exists already.
+
+        Raises:
+            SqlValidationError: when the definition is not valid, or the model exists already.
+        """
+        self._create_model(f"MODEL{' IF NOT EXISTS' if ignore_if_exists else ''}", path, descriptor)
+
+    def create_temporary_model(self, path: str, descriptor: ModelDescriptor, ignore_if_exists: bool = False) -> None:
+        """Create a model that exists until the session ends; arguments as those of :meth:`create_model`.
+
+        Raises:
+            SqlValidationError: when the definition is not valid, or the model exists already.
+        """
+        self._create_model(f"TEMPORARY MODEL{' IF NOT EXISTS' if ignore_if_exists else ''}", path, descriptor)
+
+    def drop_model(self, path: str, ignore_if_not_exists: bool = True) -> bool:
+        """Drop a model; False when there was none, which is an error unless it is to be ignored."""
+        there = self.path_of(path) in self.catalogs.models
+        self.execute_sql(f"DROP MODEL {'IF EXISTS ' if ignore_if_not_exists else ''}{path}")
+        return there
+
+    def drop_temporary_model(self, path: str) -> bool:
+        """Drop a temporary model; False when there was none."""
+        return self.catalogs.temporary_models.pop(self.path_of(path), None) is not None
+
+    def list_models(self) -> list[str]:
+        """The names of the models of the current database, temporary ones included."""
+        here = self.catalogs.qualify(("",))[:2]
+        known = {*self.catalogs.models, *self.catalogs.temporary_models}
+        return sorted(path.name for path in known if path[:2] == here)
+
+    def list_temporary_models(self) -> list[str]:
+        """The names of the temporary models of the current database."""
+        here = self.catalogs.qualify(("",))[:2]
+        return sorted(path.name for path in self.catalogs.temporary_models if path[:2] == here)
+
+    def _create_model(self, kind: str, path: str, descriptor: ModelDescriptor) -> None:
+        expect(descriptor, ModelDescriptor, "create_model")
+        self.execute_sql(f"CREATE {kind} {path}\n{descriptor}")
