@@ -20,8 +20,7 @@ from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.savepoint.metadata import SavepointFormat
 from headrace.server.errors import RestError, check_id, conflict, not_found
 from headrace.server.job_metrics import JobMetrics
-from headrace.server.models.topics import JobTopics
-from headrace.server.topics import TopicsOfJob
+from headrace.server.topics import JobTopics, TopicsOfJob
 
 _FRESH_SECONDS: Final = 0.5
 

@@ -1,10 +1,13 @@
-"""The topics of a job that runs in this process: looked at while somebody asks, by threads that no answer waits for."""
+"""The topics that a job reads and writes, where they are, and who reads them.
+
+Those of a job of this process are looked at while somebody asks, by threads that no answer waits for.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +27,96 @@ from headrace.connectors.topic_state import (
 )
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.plan.job_plan import JobPlan
-from headrace.server.models.topics import GroupInfo, JobTopics, TopicInfo, TopicsInfo
+from headrace.server.wire import model
+
+
+@model
+class TopicInfo:
+    """A topic.
+
+    Attributes:
+        name: its name.
+        partitions: the number of its partitions.
+        records: the number of records that it keeps.
+        rate: records that were appended in a second; None before there were two looks.
+        bytes: its size; None where that cannot be known.
+        settings: how long it keeps records, by Kafka's names.
+        is_used: whether the job reads or writes it.
+    """
+
+    name: str
+    partitions: int
+    records: int
+    rate: float | None
+    bytes: int | None
+    settings: Mapping[str, str]
+    is_used: bool
+
+
+@model
+class GroupInfo:
+    """A consumer group on a topic.
+
+    Attributes:
+        group: its id.
+        topic: the topic.
+        members: the number of its members, which may read other topics.
+        lag: the records that it has not read.
+        health: ``ok``, ``falls behind``, ``stands still`` or ``has lost records``.
+        is_own: whether the job tells it how far it has come; such a group has no members.
+    """
+
+    group: str
+    topic: str
+    members: int
+    lag: int
+    health: str
+    is_own: bool
+
+
+@model
+class TopicsInfo:
+    """The topics in one place.
+
+    Attributes:
+        kind: ``Kafka`` or ``embedded log``.
+        place: the servers, or the location.
+        looked_at: when that was last seen, in milliseconds since 1970; None for not yet.
+        error: what went wrong with the last look; empty for nothing.
+        topics: the topics.
+        groups: the consumer groups on them.
+    """
+
+    kind: str
+    place: str
+    looked_at: int | None
+    error: str
+    topics: Sequence[TopicInfo]
+    groups: Sequence[GroupInfo]
+
+
+@model
+class JobTopics:
+    """The topics of a job, place by place."""
+
+    places: Sequence[TopicsInfo]
+
+
+def read_topics(document: Mapping[str, Any]) -> JobTopics:
+    """The topics that another process tells of."""
+    return JobTopics(
+        [
+            TopicsInfo(
+                **{
+                    **place,
+                    "topics": [TopicInfo(**each) for each in place["topics"]],
+                    "groups": [GroupInfo(**each) for each in place["groups"]],
+                }
+            )
+            for place in document["places"]
+        ]
+    )
+
 
 logger = get_logger(__name__)
 

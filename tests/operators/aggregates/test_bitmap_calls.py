@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.bitmaps import packed, unpacked
-from headrace.operators.aggregates.calls.multisets import COMBINES, bitmap, cardinality
+from headrace.operators.aggregates.calls.collected import COMBINES, bitmap, cardinality
 
 SETS = [packed([1, 2, 3]), packed([2, 3, 4])]
 

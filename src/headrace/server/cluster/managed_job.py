@@ -37,8 +37,8 @@ from headrace.server.cluster.processes import (
 from headrace.server.cluster.records import PROGRAM, AttemptEnd, RunRecord, Submission, millis
 from headrace.server.cluster.remote_control import RemoteControl
 from headrace.server.jobs import MOST_LOG_BYTES, JobLog, ServedJob
-from headrace.server.models.topics import JobTopics, read_topics
 from headrace.server.rotated_log import LogPart
+from headrace.server.topics import JobTopics, read_topics
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 

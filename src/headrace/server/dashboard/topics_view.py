@@ -11,7 +11,7 @@ from headrace.common import wording
 from headrace.common.errors import HeadraceError
 from headrace.server.dashboard.job_view import JobView
 from headrace.server.jobs import ServedJob
-from headrace.server.models.topics import GroupInfo, JobTopics, TopicInfo, TopicsInfo
+from headrace.server.topics import GroupInfo, JobTopics, TopicInfo, TopicsInfo
 
 _ASKED_AT_ONCE: Final = 8
 

@@ -37,8 +37,8 @@ from headrace.server.models.jobs import (
     MultipleJobsDetails,
 )
 from headrace.server.models.operations import QueueStatus
-from headrace.server.models.topics import JobTopics
 from headrace.server.requests import RestRequest
+from headrace.server.topics import JobTopics
 from headrace.server.vertices import counted, duration_of, end_of, plan_info, start_of, vertex_details, vertices_of
 
 

@@ -12,10 +12,10 @@ from headrace.common.logical_types import LogicalType, RowType
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Emit, Input, Running, only_result
-from headrace.operators.aggregates.calls import multisets, numbers, ordered
+from headrace.operators.aggregates.calls import collected, numbers
+from headrace.operators.aggregates.calls.collected import OrderedValues
 from headrace.operators.aggregates.calls.inputs import Boxed, Doubles, Filtered, FirstOfValue, Present
 from headrace.operators.aggregates.calls.numbers import DecimalSum, WrappingSum
-from headrace.operators.aggregates.calls.ordered import OrderedValues
 from headrace.operators.aggregates.distinct import (
     DistinctSketch,
     Multiset,
@@ -209,37 +209,37 @@ def _edge(of: CallBinding, *, is_last: bool) -> Remembered:
     if not of.retracts:
         return Remembered((FirstOrLast(of.column(), of.name(), of.info(), is_last),), is_ordered=True)
     values = of.ordered((0,), skips_nulls=True)
-    return Remembered((values,), ordered.last_of if is_last else ordered.first_of, is_ordered=True)
+    return Remembered((values,), collected.last_of if is_last else collected.first_of, is_ordered=True)
 
 
 def _listagg(of: CallBinding) -> Remembered:
     separator = of.constant(1, "," if len(of.call.arguments) == 1 else None)
     places = (0,) if separator is not None else (0, 1)
-    emit = partial(ordered.joined_text, separator, of.call.is_distinct)
+    emit = partial(collected.joined_text, separator, of.call.is_distinct)
     return Remembered((of.ordered(places, skips_nulls=True),), emit, is_ordered=True)
 
 
 def _array_agg(of: CallBinding) -> Remembered:
-    emit = partial(ordered.array_of, of.arrow_type, of.call.is_distinct)
+    emit = partial(collected.array_of, of.arrow_type, of.call.is_distinct)
     return Remembered((of.ordered((0,), skips_nulls=bool(of.option("ignores_nulls"))),), emit, is_ordered=True)
 
 
 def _single_value(of: CallBinding) -> Remembered:
-    return Remembered((of.ordered((0,), skips_nulls=False),), ordered.single_value, is_ordered=True)
+    return Remembered((of.ordered((0,), skips_nulls=False),), collected.single_value, is_ordered=True)
 
 
 def _json_array(of: CallBinding) -> Remembered:
     values = of.ordered((0,), skips_nulls=of.option("on_null") != "NULL")
-    return Remembered((values,), ordered.json_array, is_ordered=True)
+    return Remembered((values,), collected.json_array, is_ordered=True)
 
 
 def _json_object(of: CallBinding) -> Remembered:
     values = of.ordered((0, 1), skips_nulls=of.option("on_null") == "ABSENT")
-    return Remembered((values,), ordered.json_object, is_ordered=True)
+    return Remembered((values,), collected.json_object, is_ordered=True)
 
 
 def _collect(of: CallBinding) -> Remembered:
-    return Remembered((of.multiset(),), partial(multisets.multiset_of, of.arrow_type))
+    return Remembered((of.multiset(),), partial(collected.multiset_of, of.arrow_type))
 
 
 def _percentile(of: CallBinding) -> Remembered:
@@ -248,7 +248,7 @@ def _percentile(of: CallBinding) -> Remembered:
         raise UnsupportedOperationError("PERCENTILE takes a literal, or an ARRAY of literals, for which percentiles")
     many = isinstance(parts, list | tuple)
     shares = tuple(float(part) for part in (parts if many else (parts,)))
-    return Remembered((of.multiset(),), partial(multisets.percentiles, shares, not many))
+    return Remembered((of.multiset(),), partial(collected.percentiles, shares, not many))
 
 
 def _approximate_count(of: CallBinding) -> Remembered:
@@ -258,14 +258,14 @@ def _approximate_count(of: CallBinding) -> Remembered:
 
 
 def _count_of_distinct(of: CallBinding) -> Remembered:
-    return Remembered((of.multiset(),), multisets.count_of_distinct, running=running_distinct)
+    return Remembered((of.multiset(),), collected.count_of_distinct, running=running_distinct)
 
 
 def _of_distinct(emit: Callable[..., pa.Array], of: CallBinding) -> Remembered:
     return Remembered((of.multiset(),), partial(emit, of.arrow_type))
 
 
-def _bitmap(emit: Callable[..., pa.Array], combine: multisets.Combine, of: CallBinding) -> Remembered:
+def _bitmap(emit: Callable[..., pa.Array], combine: collected.Combine, of: CallBinding) -> Remembered:
     return Remembered((of.multiset(),), partial(emit, combine))
 
 
@@ -295,22 +295,22 @@ _FUNCTIONS: Final[Mapping[str, _Make]] = {
     "JSON_ARRAYAGG": _json_array,
     "JSON_OBJECTAGG": _json_object,
     "APPROX_COUNT_DISTINCT": _approximate_count,
-    **{f"BITMAP_{word}_AGG": partial(_bitmap, multisets.bitmap, made) for word, made in multisets.COMBINES.items()},
+    **{f"BITMAP_{word}_AGG": partial(_bitmap, collected.bitmap, made) for word, made in collected.COMBINES.items()},
     **{
-        f"BITMAP_{word}_CARDINALITY_AGG": partial(_bitmap, multisets.cardinality, made)
-        for word, made in multisets.COMBINES.items()
+        f"BITMAP_{word}_CARDINALITY_AGG": partial(_bitmap, collected.cardinality, made)
+        for word, made in collected.COMBINES.items()
     },
 }
 """Aggregators by function name."""
 
 _DISTINCT: Final[Mapping[str, _Make]] = {
     "COUNT": _count_of_distinct,
-    "SUM": partial(_of_distinct, multisets.sum_of_distinct),
-    **dict.fromkeys(("$SUM0", "SUM0"), partial(_of_distinct, multisets.sum_of_distinct_or_zero)),
-    "AVG": partial(_of_distinct, multisets.average_of_distinct),
+    "SUM": partial(_of_distinct, collected.sum_of_distinct),
+    **dict.fromkeys(("$SUM0", "SUM0"), partial(_of_distinct, collected.sum_of_distinct_or_zero)),
+    "AVG": partial(_of_distinct, collected.average_of_distinct),
     "LISTAGG": _listagg,
     "ARRAY_AGG": _array_agg,
-    "COLLECT": lambda of: Remembered((of.multiset(),), partial(multisets.set_of, of.arrow_type)),
+    "COLLECT": lambda of: Remembered((of.multiset(),), partial(collected.set_of, of.arrow_type)),
 }
 """Aggregators with ``DISTINCT``, by function name."""
 
