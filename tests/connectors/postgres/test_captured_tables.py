@@ -36,6 +36,7 @@ def test_tables_come_one_after_the_other_and_their_changes_as_they_were_committe
     for number, name in enumerate((*SHARDS, "orders_x")):
         database.execute(f"INSERT INTO {name} SELECT n, 'c' || n FROM generate_series(1, {number * 3}) n")
     capture = capture_of(database, {**UPSERT, "scan.incremental.snapshot.chunk.size": "2"})
+    assert capture.epoch(ReadBudget(8, 10**6, 2)) == 5  # four chunks: no row, two rows and one, the first two
     capture.catch_up(ReadBudget(4, 10**6, 2))
     assert sorted(capture.rows) == [
         *(("+I", n, f"c{n}", name) for n in range(1, 4) for name in ("orders_2", "orders_3")),

@@ -228,7 +228,7 @@ class PostgresReader(SourceReader):
         self._convert = {name: converter_of(name, kind) for name, kind in table.columns.items()}
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
-        if isinstance(piece, ChunkPiece):
+        if isinstance(piece, tuple):
             yield from self._read_chunks(piece)
             return
         assert isinstance(piece, ChangePiece)
@@ -236,13 +236,14 @@ class PostgresReader(SourceReader):
 
     # --- the snapshot ------------------------------------------------------------------------------------------------
 
-    def _read_chunks(self, piece: ChunkPiece) -> Iterator[SourceRecords]:
-        # A session of its own for each piece: one that was kept would keep the server from removing old rows.
+    def _read_chunks(self, pieces: Sequence[ChunkPiece]) -> Iterator[SourceRecords]:
+        # A session of its own for each share: one that was kept would keep the server from removing old rows.
         with closing(self._server.connect("chunks")) as connection:
-            with telling(f"the snapshot of table {piece.found.full_name}"):
-                begin_in(connection, piece.snapshot)
-            for start, end in zip(piece.bounds, piece.bounds[1:], strict=False):
-                yield self._chunk(connection, piece.found, start, end)
+            with telling(f"the snapshot of table {self._table}"):
+                begin_in(connection, pieces[0].snapshot)
+            for each in pieces:
+                for start, end in pairwise(each.bounds):
+                    yield self._chunk(connection, each.found, start, end)
 
     def _chunk(self, connection: Connection, found: FoundTable, start: Bound, end: Bound) -> SourceRecords:
         table = self._table.named(found.schema, found.table)

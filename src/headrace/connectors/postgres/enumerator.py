@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -20,7 +21,7 @@ from headrace.connectors.postgres.replication import (
     other_server,
 )
 from headrace.connectors.postgres.server import PostgresServer, telling
-from headrace.connectors.postgres.snapshot import MANY_CHUNKS, Bound, ChunkPiece, TableView, View
+from headrace.connectors.postgres.snapshot import MANY_CHUNKS, Bound, Chunk, TableView, View, chunk_pieces
 from headrace.connectors.postgres.tables import (
     CapturedTable,
     FoundTable,
@@ -332,28 +333,33 @@ class PostgresEnumerator(SplitEnumerator):
     # --- the snapshot ------------------------------------------------------------------------------------------------
 
     def _plan_chunks(self, split_id: str, position: Json, known: _Position, budget: ReadBudget) -> SplitRead:
-        view, names = self._opened_view(), list(self._found)
-        name = names[0] if known.table is None else known.table
-        found = self._found[name]
-        views = known.views.get(name, ())
-        if not views or views[-1][1] != view.lsn:
-            views = (*views, (known.start, view.lsn))
         rows = min(budget.records, budget.bytes // _ROW_BYTES)
         count = max(1, min(MANY_CHUNKS, rows // self._plan.chunk_size))
         size = min(self._plan.chunk_size, max(1, rows))
-        bounds = view.chunks(found, known.start, size, count)
-        chunks = len(bounds) - 1
-        share = -(-chunks // max(1, budget.pieces))
-        pieces = tuple(
-            ChunkPiece(found, view.snapshot, tuple(bounds[first : first + share + 1]))
-            for first in range(0, chunks, share)
-        )
-        end = _Position({**known.views, name: views}, name, bounds[-1])
-        if bounds[-1] is None:
-            following = names[names.index(name) + 1 :]
-            end = replace(end, table=following[0]) if following else _end_of_snapshot(end)
+        chunks: list[Chunk] = []
+        end = known
+        while len(chunks) < count and end.place is None:
+            end = self._take_chunks(end, size, count - len(chunks), chunks)
         self._note_end(end)
-        return SplitRead(split_id, position, self._json(end), pieces, chunks * size, chunks * size * _ROW_BYTES)
+        pieces = chunk_pieces(chunks, self._opened_view().snapshot, budget.pieces)
+        return SplitRead(
+            split_id, position, self._json(end), pieces, len(chunks) * size, len(chunks) * size * _ROW_BYTES
+        )
+
+    def _take_chunks(self, known: _Position, size: int, count: int, chunks: list[Chunk]) -> _Position:
+        """Add the next chunks of a table, so many at most; gives the position behind them."""
+        view, names = self._opened_view(), list(self._found)
+        name = names[0] if known.table is None else known.table
+        views = known.views.get(name, ())
+        if not views or views[-1][1] != view.lsn:
+            views = (*views, (known.start, view.lsn))
+        bounds = view.chunks(self._found[name], known.start, size, count)
+        chunks += [(self._found[name], start, end) for start, end in pairwise(bounds)]
+        end = _Position({**known.views, name: views}, name, bounds[-1])
+        if bounds[-1] is not None:
+            return end
+        following = names[names.index(name) + 1 :]
+        return replace(end, table=following[0]) if following else _end_of_snapshot(end)
 
     def _opened_view(self) -> TableView:
         if self._view is None:

@@ -314,7 +314,7 @@ class ReplicationReceiver:
         runs = tuple(
             ChangeRun(
                 relation,
-                b"".join([messages[at] for at in places.tolist()]),
+                b"".join(_taken(messages, places)),
                 places.tobytes(),
                 lengths[places].tobytes(),
                 lsn_of_each[places].tobytes(),
@@ -542,6 +542,14 @@ class ReplicationReceiver:
         RELATION: _take_relation,
         TRUNCATE: _truncate,
     }
+
+
+def _taken(messages: Sequence[bytes], places: np.ndarray[Any, np.dtype[np.int64]]) -> Sequence[bytes]:
+    """The messages at some places, which are in order and often without gaps."""
+    first, last = int(places[0]), int(places[-1])
+    if last - first + 1 == len(places):
+        return messages[first : last + 1]
+    return [messages[at] for at in places.tolist()]
 
 
 def _end(transaction: _Transaction) -> Any:

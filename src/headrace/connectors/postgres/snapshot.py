@@ -10,9 +10,11 @@ of the changes that follow those are left out that the rows of their range have 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -38,7 +40,7 @@ MANY_CHUNKS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class ChunkPiece:
-    """Some chunks that a task reads.
+    """Some chunks of a table that a task reads.
 
     Attributes:
         found: the table.
@@ -49,6 +51,28 @@ class ChunkPiece:
     found: FoundTable
     snapshot: str
     bounds: tuple[Bound, ...]
+
+
+Chunk = tuple[FoundTable, Bound, Bound]
+"""A chunk of a table: where it begins, and where it ends."""
+
+
+def chunk_pieces(chunks: Sequence[Chunk], snapshot: str, count: int) -> tuple[tuple[ChunkPiece, ...], ...]:
+    """What each task reads of chunks, which are of one table after the other.
+
+    Args:
+        chunks: the chunks.
+        snapshot: the name of the snapshot of the database.
+        count: how many tasks there are.
+    """
+    share = -(-len(chunks) // max(1, count))
+    return tuple(tuple(_parts(chunks[at : at + share], snapshot)) for at in range(0, len(chunks), share))
+
+
+def _parts(chunks: Sequence[Chunk], snapshot: str) -> Iterator[ChunkPiece]:
+    for found, of_table in groupby(chunks, itemgetter(0)):
+        each = list(of_table)
+        yield ChunkPiece(found, snapshot, (each[0][1], *(end for _, _, end in each)))
 
 
 class TableView:
