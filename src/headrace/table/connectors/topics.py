@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
-import numpy as np
-import pyarrow as pa
-
-from headrace.common.batch import Batch
 from headrace.common.config_options import ConfigOption, choice, integer
 from headrace.common.configuration import Configuration
-from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, LogicalType, MapType, TypeRoot, bigint, string
 from headrace.common.messages import TopicPartition, fields_of
@@ -30,9 +24,7 @@ from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.connectors.messages import (
     MessageDeserializationSchema,
     MessageSerializationSchema,
-    OutgoingMessages,
     PartitionFunction,
-    PartitionsOf,
 )
 from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.sink import DeliveryGuarantee, Sink
@@ -44,7 +36,14 @@ from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 from headrace.table.connectors.table_source import StartPosition, TableSource
-from headrace.table.connectors.upserts import FieldsSchema, UpsertsReader, UpsertsWriter
+from headrace.table.connectors.topic_messages import (
+    FIXED,
+    FieldsSchema,
+    Partitioner,
+    RowMessages,
+    UpsertsReader,
+    UpsertsWriter,
+)
 
 TOPIC: Final = ConfigOption("topic", str, "", "The topic, or several with semicolons between them.")
 TOPIC_PATTERN: Final = ConfigOption("topic-pattern", str, "", "A regular expression of the names of topics.")
@@ -71,10 +70,6 @@ PARTITIONER: Final = ConfigOption(
 
 _OF_VALUES: Final = "value."
 """What metadata of the format of values begins with."""
-
-FIXED: Final = "fixed"
-Partitioner = PartitionFunction | Literal["fixed"] | None
-"""A function that gives the partition of a row; ``fixed`` for one of each subtask; None where keys decide."""
 
 _FORMATS: Final = ("format", "value.format", "key.format")
 _ONE_FORMAT: Final = {False: "one of 'format' and 'value.format'", True: "'value.format'"}
@@ -383,65 +378,6 @@ class TopicTableSink(TableSink):
 
 def _places(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
     return tuple(names.index(name) for name in wanted)
-
-
-class RowMessages(MessageSerializationSchema):
-    """Creates messages from rows, whose last columns may be metadata.
-
-    Args:
-        topic: the topic.
-        value: writes values.
-        key: writes keys.
-        metadata: the columns of metadata, by key.
-        partitioner: gives partitions.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        value: SerializationSchema,
-        key: SerializationSchema | None,
-        metadata: Mapping[str, int],
-        partitioner: Partitioner,
-    ) -> None:
-        self._timestamps = metadata.get("timestamp")
-        self._subtask = 0 if partitioner == FIXED else None
-        headers = None if "headers" not in metadata else _Headers(metadata["headers"])
-        super().__init__(
-            topic, value, key, headers=headers, partitioner=None if isinstance(partitioner, str) else partitioner
-        )
-
-    def of_subtask(self, subtask: int) -> RowMessages:
-        made = copy(self)
-        made._subtask = None if self._subtask is None else subtask
-        return made
-
-    def encode(self, batch: Batch, partitions_of: PartitionsOf) -> Iterator[OutgoingMessages]:
-        if self._timestamps is not None:
-            given = batch.columns.column(self._timestamps).cast(pa.timestamp("ms", "UTC"), safe=False)
-            millis = given.cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy(zero_copy_only=False)
-            batch = Batch(
-                batch.type,
-                np.asarray(millis, np.int64),
-                batch.watermarks,
-                columns=batch.columns,
-                kinds=batch.kinds_beside_columns,
-            )
-        for messages in super().encode(batch, partitions_of):
-            if self._subtask is None:
-                yield messages
-            else:
-                partition = self._subtask % partitions_of(messages.topic)
-                yield replace(messages, partitions=np.full(len(messages.values), partition, np.int32))
-
-
-@dataclass(frozen=True)
-class _Headers:
-    place: int
-
-    def __call__(self, row: Any) -> Mapping[str, bytes | None] | None:
-        found: Mapping[str, bytes | None] | None = row[self.place]
-        return found
 
 
 _OFFSET_MODES: Final = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")

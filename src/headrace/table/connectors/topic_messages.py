@@ -1,9 +1,14 @@
-"""Schemas of messages with some columns of a table, and of upserts, where a message without a value is a deletion."""
+"""Messages of tables in topics: rows, of which some columns are in the key and in the value, and upserts.
+
+An upsert without a value is a deletion.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +16,16 @@ import pyarrow.compute as pc
 
 from headrace.common.batch import Batch, take_back
 from headrace.common.columns import layout_of
+from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.common.types import RowKind
+from headrace.connectors.messages import (
+    MessageSerializationSchema,
+    OutgoingMessages,
+    PartitionFunction,
+    PartitionsOf,
+)
 
 _PUT: Final = RowKind.UPDATE_AFTER.value
 _DELETED: Final = RowKind.DELETE.value
@@ -113,3 +125,67 @@ class UpsertsWriter(SerializationSchema):
 
     def validate(self, input_type: TypeInformation) -> None:
         self._inner.validate(input_type)
+
+
+FIXED: Final = "fixed"
+Partitioner = PartitionFunction | Literal["fixed"] | None
+"""A function that gives the partition of a row; ``fixed`` for one of each subtask; None where keys decide."""
+
+
+class RowMessages(MessageSerializationSchema):
+    """Creates messages from rows, whose last columns may be metadata.
+
+    Args:
+        topic: the topic.
+        value: writes values.
+        key: writes keys.
+        metadata: the columns of metadata, by key.
+        partitioner: gives partitions.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        value: SerializationSchema,
+        key: SerializationSchema | None,
+        metadata: Mapping[str, int],
+        partitioner: Partitioner,
+    ) -> None:
+        self._timestamps = metadata.get("timestamp")
+        self._subtask = 0 if partitioner == FIXED else None
+        headers = None if "headers" not in metadata else _Headers(metadata["headers"])
+        super().__init__(
+            topic, value, key, headers=headers, partitioner=None if isinstance(partitioner, str) else partitioner
+        )
+
+    def of_subtask(self, subtask: int) -> RowMessages:
+        made = copy(self)
+        made._subtask = None if self._subtask is None else subtask
+        return made
+
+    def encode(self, batch: Batch, partitions_of: PartitionsOf) -> Iterator[OutgoingMessages]:
+        if self._timestamps is not None:
+            given = batch.columns.column(self._timestamps).cast(pa.timestamp("ms", "UTC"), safe=False)
+            millis = given.cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy(zero_copy_only=False)
+            batch = Batch(
+                batch.type,
+                np.asarray(millis, np.int64),
+                batch.watermarks,
+                columns=batch.columns,
+                kinds=batch.kinds_beside_columns,
+            )
+        for messages in super().encode(batch, partitions_of):
+            if self._subtask is None:
+                yield messages
+            else:
+                partition = self._subtask % partitions_of(messages.topic)
+                yield replace(messages, partitions=np.full(len(messages.values), partition, np.int32))
+
+
+@dataclass(frozen=True)
+class _Headers:
+    place: int
+
+    def __call__(self, row: Any) -> Mapping[str, bytes | None] | None:
+        found: Mapping[str, bytes | None] | None = row[self.place]
+        return found
