@@ -43,7 +43,7 @@ class Cluster:
     def dispatcher(self, name: str) -> CarriedSchedules:
         """One of them, in a process of its own as far as the catalog knows."""
         settings = {options.CLUSTER_CATALOG_STORE.key: str(self.store), options.CLUSTER_DIR.key: str(self.storage)}
-        configuration = Configuration.from_dict({**settings, "parallelism.default": "1"})
+        configuration = Configuration.from_dict({**settings, "table.local-time-zone": "Asia/Kathmandu"})
         return CarriedSchedules(configuration, "host:8081", lambda: self.leader == name)
 
 
@@ -108,6 +108,8 @@ def test_a_dispatcher_has_the_schedules_that_programs_leave(
     one, tables = cluster.dispatcher("one"), program(cluster, **{"table.local-time-zone": "Asia/Kolkata"})
     create(tables, tmp_path, one)
     assert dict(handler(tables).settings)["table.local-time-zone"] == "Asia/Kolkata"
+    row = described(tables, "shop.default.sums")
+    assert (row.last_refresh, row.next_refresh) == (None, datetime(2026, 3, 3, 0, 30))
     assert "hidden" not in str(handler(tables))
     assert handler(tables).cluster == str(cluster.storage)
     assert tables.scheduled_refresh(SUMS_AT) is None  # the program can end
@@ -116,7 +118,10 @@ def test_a_dispatcher_has_the_schedules_that_programs_leave(
     run_due(one)
     ((zone, statement),) = jobs.asked
     assert (zone, statement.startswith("INSERT OVERWRITE `shop`.`default`.`sums`")) == ("Asia/Kolkata", True)
-    assert handler(tables).refreshed == "2026-03-03T00:30:00+00:00"
+    with patch.object(JobProcess, "present", lambda: JobProcess.of(os.getppid())):  # a program of another process
+        row = described(tables, "shop.default.sums")
+    assert (row.is_running, row.last_refresh) == (True, datetime(2026, 3, 3, 0, 30))
+    assert row.next_refresh == datetime(2026, 3, 3, 1, 30)
     tables.execute_sql("ALTER MATERIALIZED TABLE sums SUSPEND")
     clock.now += timedelta(hours=1)
     one.look()

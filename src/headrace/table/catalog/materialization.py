@@ -9,6 +9,7 @@ from headrace.savepoint.requests import JobProcess
 from headrace.table.connectors.table_source import StartPosition
 from headrace.table.functions.kernels.calendar import last_day
 from headrace.table.functions.kernels.zones import zone_of
+from headrace.table.options import LOCAL_TIME_ZONE
 from headrace.table.parse.tree.definitions import RefreshMode, StartModeKind
 
 PARTITION_FIELDS: Final = "partition.fields."
@@ -260,6 +261,16 @@ class Materialization:
     status: RefreshStatus = RefreshStatus.ACTIVATED
     handler: RefreshHandler = field(default_factory=RefreshHandler)
     start: StartMode = field(default_factory=StartMode)
+
+    def times_of_dispatcher(self) -> tuple[datetime | None, datetime | None]:
+        """The times of the last and of the next refresh, where a dispatcher has the schedule; None where unknown."""
+        reached = self.handler.refreshed_at
+        if reached is None:
+            return None, None
+        zone = dict(self.handler.settings).get(LOCAL_TIME_ZONE.key, LOCAL_TIME_ZONE.default)
+        # A schedule that has just begun has come to a moment at which nothing was due
+        is_due_time = self.freshness.last_until(reached, zone) == reached
+        return (reached if is_due_time else None), self.freshness.next_after(reached, zone)
 
 
 def partition_formatters(options: tuple[tuple[str, str], ...]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from headrace.common.logs import get_logger
 from headrace.common.masking import masked
 from headrace.table.catalog.materialization import Freshness, RefreshHandler
 from headrace.table.catalog.objects import ObjectPath
-from headrace.table.options import CATALOG_STORE_PATH, DISPATCHER, SCHEDULER
+from headrace.table.options import CATALOG_STORE_PATH, DISPATCHER, LOCAL_TIME_ZONE, SCHEDULER
 
 if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
@@ -203,6 +203,7 @@ def left_to_dispatcher(handler: RefreshHandler, path: ObjectPath, tables: TableS
             f"materialized table {path} exists in this program alone, and the dispatcher would not find it: create it "
             "in a catalog that outlasts the program (CREATE CATALOG ... WITH ('type' = 'file', ...))"
         )
+    settings[LOCAL_TIME_ZONE.key] = tables.get_config().get_local_timezone()  # that of the dispatcher may be another
     kept = tuple(sorted((key, str(value)) for key, value in settings.items() if _is_kept(key, str(value))))
     return replace(handler, process=None, cluster="", dispatcher=address, settings=kept)
 

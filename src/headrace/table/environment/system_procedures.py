@@ -279,10 +279,14 @@ def _materialized_row(tables: TableSession, path: ObjectPath, table: CatalogTabl
     materialization, entry = materialization_of(table), tables.scheduled_refresh(path)
     handler = materialization.handler
     last: datetime | None = None
+    due = entry.due if entry is not None else None
     failure: str | None = None
     is_running: bool | None = entry is not None or _is_refreshed_elsewhere(handler)
     try:
         last, failure = tables.last_refresh(path)
+        if entry is None and handler.cluster:
+            of_dispatcher, due = materialization.times_of_dispatcher()
+            last = max(filter(None, (last, of_dispatcher)), default=None)
         if materialization.mode is not RefreshMode.FULL:
             is_running = ContinuousRefresh(tables, path).is_running(handler)
     except (HeadraceError, OSError) as error:
@@ -297,7 +301,7 @@ def _materialized_row(tables: TableSession, path: ObjectPath, table: CatalogTabl
         handler.directory or None,
         handler.savepoint or None,
         _plain(last),
-        _plain(entry.due) if entry is not None else None,
+        _plain(due),
         failure,
     )
 
