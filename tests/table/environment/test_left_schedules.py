@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,23 @@ def program(cluster: Cluster, **settings: str) -> TableEnvironment:
     return tables
 
 
+@contextmanager
+def looks(*dispatchers: CarriedSchedules) -> Iterator[None]:
+    """Dispatchers look for schedules whenever a program asks whether one has taken its own."""
+    is_taken = refresh_schedule._is_taken
+
+    def looked(table: object) -> bool:
+        for each in dispatchers:
+            each.look()
+        return is_taken(table)
+
+    with patch.object(refresh_schedule, "_is_taken", looked):
+        yield
+
+
 def create(tables: TableEnvironment, path: Path, *looking: CarriedSchedules) -> None:
     """Create the table, while dispatchers look."""
-    with patch.object(refresh_schedule.time, "sleep", lambda _: [each.look() for each in looking]):
+    with looks(*looking):
         tables.execute_sql(
             f"CREATE MATERIALIZED TABLE sums {files(path, 'sums')} FRESHNESS = INTERVAL '1' HOUR AS {SUMS}"
         )
@@ -127,7 +142,7 @@ def test_a_dispatcher_has_the_schedules_that_programs_leave(
     one.look()
     run_due(one)
     assert len(jobs.asked) == 1
-    with patch.object(refresh_schedule.time, "sleep", lambda _: one.look()):
+    with looks(one):
         program(cluster).execute_sql("ALTER MATERIALIZED TABLE sums RESUME")  # in UTC
     clock.now += timedelta(minutes=30)
     run_due(one)
