@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.formats import parquet_decimals
 from headrace.formats.parquet_decimals import GroupColumns
 from tests.draws import draws
 
@@ -66,25 +64,15 @@ def test_decimals_are_those_of_arrow(data: st.DataObject, precision: int, compre
     content = written(table, compression=compression, data_page_version=version, write_page_checksum=checksum)
 
     file = pq.ParquetFile(pa.BufferReader(content))
-    with mock.patch.object(parquet_decimals, "_MOST_OF_COLUMN", 1.0):
-        for names in (["d"], ["n", "d"], ["e", "n", "d"]):
-            assert read(content, names).equals(file.read(names).select(names))
-        assert all(chunks_of(content, "d"))
+    for names in (["d"], ["n", "d"], ["e", "n", "d"]):
+        assert read(content, names).equals(file.read(names).select(names))
+    assert all(chunks_of(content, "d"))
 
 
-def test_the_lowest_and_the_highest_of_each_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_decimals, "_MOST_OF_COLUMN", 1.0)
+def test_the_lowest_and_the_highest_of_each_length() -> None:
     for precision in range(1, 19):
         table = table_of([10**precision - 1, 1 - 10**precision, 0, -1, 1], precision, 0)
         assert read(written(table), ["d"]).equals(table.select(["d"]))
-
-
-def test_a_dictionary_that_is_most_of_a_column_is_left_to_arrow() -> None:
-    few, many = table_of([number % 3 for number in range(5000)], 15, 2), table_of(list(range(5000)), 15, 2)
-    assert all(chunks_of(written(few, row_group_size=5000), "d"))
-    assert not any(chunks_of(written(many, row_group_size=5000), "d"))
-    for table in (few, many):
-        assert read(written(table, row_group_size=5000), ["d", "e"]).equals(table.select(["d", "e"]))
 
 
 @pytest.mark.parametrize(
@@ -111,8 +99,7 @@ def test_decimals_of_more_digits_and_inside_of_records_are_left_to_arrow() -> No
     assert read(content, ["r"]).equals(inside)
 
 
-def test_damage_is_told_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_decimals, "_MOST_OF_COLUMN", 1.0)
+def test_damage_is_told_by_arrow() -> None:
     table = table_of(list(range(ROWS)), 15, 2)
     content = bytearray(written(table, write_page_checksum=True, compression="none"))
     chunk = pq.ParquetFile(pa.BufferReader(bytes(content))).metadata.row_group(0).column(1)

@@ -31,8 +31,6 @@ _ENCODINGS: Final = {0: (5, 2), 3: (8, 4)}
 """The fields that tell how the values of a page are encoded, by kinds of pages of data."""
 _BY_DICTIONARY: Final = (2, 8)
 _PLAIN: Final = 0
-_MOST_OF_COLUMN: Final = 0.25
-"""The share of a column that its dictionary takes at most: to make a larger one integers saves nothing."""
 _MAGIC: Final = b"PAR1"
 
 
@@ -101,8 +99,6 @@ class GroupColumns:
         told, column = self._file.metadata.row_group(group).column(place), self._file.metadata.schema.column(place)
         codec, start = _CODECS.get(told.compression), told.dictionary_page_offset
         if codec is None or not told.has_dictionary_page or not start:
-            return None
-        if told.data_page_offset - start > _MOST_OF_COLUMN * told.total_compressed_size:
             return None
         self._stream.seek(start)
         content = memoryview(self._stream.read_buffer(told.total_compressed_size)).cast("B")
