@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ import pytest
 
 from benchmarks.tpch import QUERIES, TABLES, definitions, query
 from benchmarks.tpch_data import TpcH
+from headrace.client import submission
+from headrace.graph.stream_graph import StreamGraph
+from headrace.plan.job_plan import JobPlan, PlanSettings, has_to_be_read_whole
+from headrace.plan.planner import plan_job
 from headrace.table import TableEnvironment
 from tests.table.connectors.session import rows, session
 
@@ -53,6 +58,26 @@ def test_queries_give_what_duckdb_gives(name: str, tables: TableEnvironment, kno
     assert len(found) == len(expected) > 0
     for one, other in zip(sorted(found, key=_order), sorted(expected, key=_order), strict=True):
         assert all(map(_are_equal, one, other)), f"{one} is not {other}"
+
+
+@pytest.mark.parametrize("name", ["q17", "q18", "q21"])
+def test_tasks_share_the_reading_of_a_table_that_meets_groups_of_itself(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = session(*definitions(folder), is_streaming=False)
+    tables.get_config().set("table.optimizer.join.broadcast-threshold", "-1")
+    plans: list[JobPlan] = []
+
+    def plan(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
+        plans.append(plan_job(graph, replace(settings, parallelism=2)))
+        return plans[-1]
+
+    monkeypatch.setattr(submission, "plan_job", plan)
+    rows(tables, query(name, SCALE))
+    (job,) = plans
+    sources = [each for each in job.operators() if not each.node.inputs]
+    assert sources
+    assert not any(has_to_be_read_whole(job, source) for source in sources)
 
 
 def _order(row: tuple[Any, ...]) -> list[str]:

@@ -90,6 +90,7 @@ class BoundedJoinSpec(JoinSpec):
     """A join of two bounded inputs, which emits its result when both have ended."""
 
     kind: ClassVar[str] = "BoundedJoin"
+    waits_for_all_inputs: ClassVar[bool] = True
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "results are emitted once, at the end of the inputs"

@@ -184,6 +184,11 @@ class OperatorSpec(ABC):
         return False
 
     @property
+    def waits_for_all_inputs(self) -> bool:
+        """Return whether it emits nothing before all of its inputs have ended, whichever of them are read first."""
+        return False
+
+    @property
     def requires_aligned_watermark(self) -> bool:
         """Return whether it cannot run where every split has an event time of its own, before any shuffle."""
         return False

@@ -359,7 +359,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     gets changes of rows: these have to see them in their order. And where the pieces cannot be told apart by number
     where their records come together again: where branches meet that have watermarks of their own, one number is not
     enough to lift what a later piece says; and where records meet what was made of them behind another shuffle, that
-    has no pieces any more.
+    has no pieces any more, unless the operator takes all of both before it does anything.
     """
     if any(fork.node == source.node.id and fork.has_several_watermarks for fork in plan.stages[0].forks):
         return True
@@ -369,7 +369,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
         if edges and _goes_by_order(planned, plan):
             return True
         stages = {reached[edge.source] for edge in edges if edge.is_exchange}
-        if 0 in stages and len(stages) > 1:
+        if 0 in stages and len(stages) > 1 and not planned.node.spec.waits_for_all_inputs:
             return True
         if edges:
             reached[planned.node.id] = planned.stage
