@@ -9,6 +9,7 @@ import pytest
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.types import RowKind
+from headrace.table.logical.errors import PlanningError
 from tests.connectors.postgres.server import Database, Server
 from tests.table.connectors.session import rows, run, session
 
@@ -34,12 +35,12 @@ def database(server: Server) -> Iterator[Database]:
     made.drop_slots()
 
 
-def captured(database: Database, name: str, columns: str, mode: str, more: str = "") -> str:
+def captured(database: Database, name: str, columns: str, mode: str, more: str = "", slot: str | None = None) -> str:
     given = {
         **database.options,
         "connector": "postgres-cdc",
         "table-name": name,
-        "slot.name": f"{name}_{mode}",
+        "slot.name": slot or f"{name}_{mode}",
         "changelog-mode": mode,
         "scan.bounded.mode": "latest-offset",
     }
@@ -83,6 +84,17 @@ def test_metadata_and_computed_columns_stand_beside_others(database: Database) -
     tables = session(captured(database, "customers", columns, "upsert", ", 'scan.startup.mode' = 'snapshot'"))
     found = rows(tables, "SELECT EXTRACT(EPOCH FROM seen), id, t, u FROM customers WHERE id < 2")
     assert sorted(found) == [(0, 0, "customers", "C0"), (0, 1, "customers", "C1")]
+
+
+def test_a_materialized_table_begins_with_what_comes_and_at_no_time(database: Database) -> None:
+    tables = session(captured(database, "customers", "id INT, country STRING", "upsert", slot="begins"))
+    assert len(rows(tables, "SELECT * FROM customers")) == 7
+    database.execute("SELECT pg_drop_replication_slot('begins')")
+    tables.get_config().set("materialized-table.start-position", "now 1")
+    assert rows(tables, "SELECT * FROM customers") == []
+    tables.get_config().set("materialized-table.start-position", "1")
+    with pytest.raises(PlanningError, match=r"postgres-cdc\(customers\), cannot begin at a time: .* FROM_NOW can"):
+        tables.execute_sql("SELECT * FROM customers")
 
 
 def test_wrong_tables_are_told_when_a_statement_is_planned(database: Database) -> None:
