@@ -254,7 +254,7 @@ class PostgresReader(SourceReader):
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def _read_changes(self, run: ChangeRun, piece: ChangePiece) -> OrderedRecords:
+    def _read_changes(self, run: ChangeRun, piece: ChangePiece) -> NumberedRecords:
         table = self._table.named(run.relation.schema, run.relation.table)
         found, views = piece.tables[str(table)], piece.views.get(str(table))
         rows = ChangesOfRun(run, table, found.key).rows()
@@ -263,7 +263,7 @@ class PostgresReader(SourceReader):
         columns = [self._convert[name](rows.texts(name)) for name in table.columns]
         times = run.array(run.times)[rows.messages]
         batch = self._batch(table, columns, times)
-        return OrderedRecords(run.array(run.numbers)[rows.messages], batch, rows.kinds, times)
+        return NumberedRecords(run.array(run.numbers)[rows.messages], batch, rows.kinds, times)
 
     def _seen(self, rows: EmittedRows, run: ChangeRun, found: FoundTable, views: tuple[View, ...]) -> Mask:
         lsns = run.array(run.lsns)[rows.messages]
@@ -285,7 +285,7 @@ class PostgresReader(SourceReader):
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedRecords:
+class NumberedRecords:
     """Records of one table among those of others.
 
     Attributes:
@@ -306,7 +306,7 @@ class OrderedRecords:
         return SourceRecords(columns=self.columns, kinds=kinds, timestamps=self.times)
 
 
-def in_order(parts: Sequence[OrderedRecords]) -> Iterator[SourceRecords]:
+def in_order(parts: Sequence[NumberedRecords]) -> Iterator[SourceRecords]:
     """Records in the order in which they were changed, whichever table they are of."""
     parts = [part for part in parts if len(part.numbers)]
     if all(one.numbers[-1] < other.numbers[0] for one, other in pairwise(parts)):
@@ -316,7 +316,7 @@ def in_order(parts: Sequence[OrderedRecords]) -> Iterator[SourceRecords]:
     order = np.argsort(numbers, kind="stable")  # an update is two records with one number
     columns = pa.concat_batches([part.columns for part in parts]).take(pa.array(order))
     kinds = np.concatenate([part.kinds for part in parts])[order]
-    yield OrderedRecords(
+    yield NumberedRecords(
         numbers[order], columns, kinds, np.concatenate([part.times for part in parts])[order]
     ).records()
 

@@ -44,7 +44,7 @@ def start_of(context: BindContext, node: sql.CreateMaterializedTable, mode: Refr
     return found
 
 
-def _start_mode(context: BindContext, node: sql.StartMode) -> StartMode:
+def _start_mode(context: BindContext, node: sql.StartModeClause) -> StartMode:
     kind, argument = node.kind, node.argument
     if kind in _TIMESTAMPS:
         if not isinstance(argument, TemporalLiteral) or argument.kind in (TemporalKind.DATE, TemporalKind.TIME):

@@ -30,7 +30,7 @@ from headrace.table.parse.tree.definitions import (
     PartitionValue,
     PhysicalColumn,
     RefreshMode,
-    StartMode,
+    StartModeClause,
     StartModeKind,
     Statement,
     TableDistribution,
@@ -327,7 +327,7 @@ class DefinitionParser(QueryParser):
         self.expect("=")
         return self.expression()
 
-    def _start_mode(self) -> StartMode:
+    def _start_mode(self) -> StartModeClause:
         self.expect("=")
         start = self.start
         kind = self.choose(_START_MODES)
@@ -335,7 +335,7 @@ class DefinitionParser(QueryParser):
         if self.accept("("):
             argument = self.expression()
             self.expect(")")
-        return StartMode(kind, argument, start=start, end=self.end)
+        return StartModeClause(kind, argument, start=start, end=self.end)
 
     def _refresh_mode(self) -> RefreshMode:
         self.expect("=")

@@ -214,7 +214,7 @@ class StartModeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StartMode(SqlNode):
+class StartModeClause(SqlNode):
     """``START_MODE = kind[(argument)]``: an interval before now, or a timestamp."""
 
     kind: StartModeKind
@@ -234,7 +234,7 @@ class CreateMaterializedTable(Statement):
     options: tuple[Option, ...] = ()
     freshness: SqlExpression | None = None
     refresh_mode: RefreshMode | None = None
-    start_mode: StartMode | None = None
+    start_mode: StartModeClause | None = None
     or_alter: bool = False
 
 
