@@ -305,6 +305,8 @@ def test_what_cannot_be_rules_is_refused() -> None:
     rules = texts.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.STRING()))
     with pytest.raises(InvalidTypeError, match="leave broadcast"):
         CEP.dynamic_patterns(numbers, rules)  # type: ignore[arg-type]
+    with pytest.raises(InvalidTypeError, match="or of texts that are JSON of one, not one of Long"):
+        CEP.dynamic_patterns(numbers, numbers)
     with pytest.raises(InvalidProgramError, match="leave out the comparator"):
         CEP.dynamic_patterns(numbers, texts, lambda one, other: one - other).in_processing_time()
     with pytest.raises(InvalidProgramError, match="there are no rules"):

@@ -180,6 +180,7 @@ def test_text_and_drawing() -> None:
         "within 10 min of the first event",
         "after a match: skip_to_last('b')",
     ]
+    assert "until the window has passed never" in Pattern.begin("a").not_followed_by("n").within(5).explain()
 
 
 def test_notebooks_show_the_drawing() -> None:

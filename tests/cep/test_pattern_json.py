@@ -105,7 +105,11 @@ def test_what_flink_was_asked_is_json_of_a_pattern() -> None:
         ([{"name": "a"}, {"op": "begin", "name": "b"}], "begin stands before the first stage"),
         (
             [{"name": "a"}, {"op": "followed", "name": "b"}],
-            "'followed' is not what stands before a stage: did you mean followed_by",
+            "'followed' is not an op of a stage: did you mean followed_by",
+        ),
+        (
+            [{"op": "start", "name": "a"}],
+            "not an op of a stage: write begin, followed_by, followed_by_any, next, not_followed_by, not_next",
         ),
         ([{"name": 1}], "begin"),
         ([{"name": "a", "calls": ["where"]}], "a call is a list of a method"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -248,6 +249,10 @@ def test_iterative_conditions_see_the_events_that_were_taken() -> None:
 
 
 def test_what_is_refused() -> None:
+    class Dearest(EventComparator[Payment]):
+        def compare(self, first: Payment, second: Payment) -> int:
+            return int(second[1] - first[1])
+
     env = StreamExecutionEnvironment.get_execution_environment()
     payments = env.from_collection([("ann", 1.0)], PAYMENT)
     stream = CEP.pattern(payments, SMALL_THEN_LARGE)
@@ -259,10 +264,39 @@ def test_what_is_refused() -> None:
         stream.select()  # type: ignore[call-overload]
     with pytest.raises(InvalidTypeError, match="does not take what compare is called with"):
         CEP.pattern(payments, SMALL_THEN_LARGE, lambda payment: 0)  # type: ignore[arg-type, misc]
+    with pytest.raises(InvalidTypeError, match=r"two events, not <.*Dearest'>: make one, Dearest\(...\)"):
+        CEP.pattern(payments, SMALL_THEN_LARGE, Dearest)  # type: ignore[arg-type]
     with pytest.raises(InvalidTypeError, match=r"where takes a condition, but col\(\"f1\"\) is of type Double"):
         CEP.pattern(payments, Pattern.begin("a").where(col("f1"))).select(len)
     with pytest.raises(InvalidTypeError, match="no field"):
         CEP.pattern(payments, Pattern.begin("a").where(col("price") > 1)).select(len)
+
+
+@dataclass
+class Order:
+    price: float
+
+
+@dataclass
+class Express(Order):
+    hours: int
+
+
+def test_a_class_that_no_event_has_is_refused() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    express: Pattern[Any] = Pattern.begin("a").subtype(Express)
+    with pytest.raises(InvalidTypeError, match=r"that of Order itself, and none is a Express: declare Types\.PICKLED"):
+        CEP.pattern(env.from_collection([Order(1.0)], Order), express).select(len, int)
+    CEP.pattern(env.from_collection([Express(1.0, 2)], Express), express.next("b").subtype(Order)).select(len, int)
+
+    def job(harness: JobHarness) -> None:
+        orders = harness.add_source("orders", Types.PICKLED_BYTE_ARRAY())
+        harness.add_sink("hours", CEP.pattern(orders, express).select(lambda match: match["a"][0].hours, int))
+
+    with JobHarness(job) as harness:
+        harness.push_all("orders", [Order(1.0), Express(2.0, 3)], [1, 2])
+        harness.finish()
+        assert harness.results("hours") == [3]
 
 
 def test_functions_of_a_pattern_have_no_state() -> None:
@@ -278,6 +312,10 @@ def test_failures_name_the_operator_and_the_event() -> None:
     failing: Pattern[Payment] = Pattern.begin("a").where(lambda payment: 1 / (payment[1] - 20.0) > 0)
     with pytest.raises(UserFunctionError, match=r"ZeroDivisionError(.|\n)*record: \('ann', 20.0\)"):
         ran(lambda stream: stream.select(len, int), pattern=failing)
+
+    ported: Pattern[Payment] = Pattern.begin("a").where(lambda event, context: context.getEventsForPattern("a"))
+    with pytest.raises(UserFunctionError, match=r"ConditionContext has no .*: did you mean get_events_for_pattern\?"):
+        ran(lambda stream: stream.select(len, int), pattern=ported)
 
     class MainOutput(Told):
         def process_timed_out_match(self, match: Any, ctx: Any) -> Any:

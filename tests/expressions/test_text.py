@@ -58,6 +58,7 @@ def test_words_of_python(text: str, shown: str) -> None:
         ("a == None", "None in an expression"),
         ("when(a)", "wants .then"),
         ("price < last('a')", "is a whole event: name a field of it"),
+        ("price < last('a', 'price')", r'one of the stages a and price: name a field of it, as in last\("a"\).price'),
         ("last(a).price > 1", "takes the name of a stage in quotes"),
         ("last('a').price() > 1", "there is no method 'price'"),
         ("last('a', offset=-1).price > 1", "offset cannot be negative"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from headrace.common.arguments import check_returns
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, refused, shown, uncalled
+from headrace.common.type_variables import T, T_contra
 from headrace.datastream.functions import FilterFunction, Function
 from headrace.datastream.streams.checks import check_condition
 from headrace.expressions import Expression
@@ -26,9 +27,6 @@ from headrace.operators.pattern.conditions import (
     Or,
     TakenExpression,
 )
-
-T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class IterativeCondition(Function, Generic[T_contra]):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from headrace.cep.quantifier import Quantifier, Times
 from headrace.cep.within_type import WithinType
 from headrace.common.call_site import CallSite, caller
+from headrace.common.type_variables import T
 from headrace.operators.pattern.conditions import ALWAYS, Condition
 from headrace.operators.pattern.skip_strategies import SkipStrategy
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

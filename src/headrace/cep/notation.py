@@ -39,6 +39,8 @@ INNER: Final = {
 }
 """What may lie between the events of a stage, where it is not the usual."""
 
+_CLOSING_NOT: Final = "┊   until the window has passed never"
+
 _ARROWS: Final = {
     ConsumingStrategy.STRICT: "│   directly",
     ConsumingStrategy.SKIP_TILL_NEXT: "┊   at the next event that fits",
@@ -112,7 +114,9 @@ def _quantity(stage: PatternStructure[Any]) -> list[str]:
 def _drawn(pattern: PatternStructure[Any], indent: str) -> Iterator[str]:
     for stage in pattern.stages():
         if stage.get_previous() is not None:
-            yield f"{indent}{_ARROWS[stage.get_quantifier().consuming_strategy]}"
+            strategy = stage.get_quantifier().consuming_strategy
+            is_closing = strategy is ConsumingStrategy.NOT_FOLLOW and stage is pattern
+            yield f"{indent}{_CLOSING_NOT if is_closing else _ARROWS[strategy]}"
         quantity = " ".join(_quantity(stage)).strip()
         if stage.group is not None:
             yield f"{indent}● group {quantity}".rstrip()
@@ -201,17 +205,26 @@ class _Parser(Generic[P]):
         skip = self._skip_at_end()
         self.at = 0
         pattern = self._sequence(skip)
-        if self._takes("within"):
+        has_window = self._takes("within")
+        if has_window:
             pattern = self._call(pattern, "within", self._time())
         if skip is not None:
             self.at = len(self.tokens) - 1
+        if self._now.kind != "end" and has_window:
+            raise self._error("expected a skip strategy or the end: within is about the whole pattern, and ends it")
         if self._now.kind != "end":
-            hint = alike(self._now.text, _RESERVED)
-            raise self._error(f"expected next, followed_by, within or the end{hint}")
+            raise self._error(f"expected next, followed_by, within or the end{self._hint()}")
         unused = sorted(set(self.conditions) - self.used)
         if unused:
             raise refused(f"the pattern {self.text!r} names no condition {', '.join(unused)}")
         return pattern
+
+    def _hint(self) -> str:
+        """What the next word may have been meant as; a skip strategy in several words is one, as it is in SQL."""
+        words = self._now.text
+        if words.lower() == "skip":
+            words = "_".join(token.text for token in self.tokens[self.at : -1])
+        return alike(words, _RESERVED)
 
     def _skip_at_end(self) -> SkipStrategy | None:
         """The skip strategy, which ends the text but belongs to its beginning."""
@@ -271,7 +284,8 @@ class _Parser(Generic[P]):
         elif quantity.at_most is None:
             pattern = self._call(pattern, "times_or_more", quantity.at_least, gap)
         else:
-            pattern = self._call(pattern, "times", quantity.at_least, quantity.at_most, gap)
+            most = [quantity.at_most] if quantity.at_most else []  # {0} is no range, and refused as times(0)
+            pattern = self._call(pattern, "times", quantity.at_least, *most, window_time=gap)
         for word, arguments in words.items():
             pattern = self._call(pattern, _INNER.get(word, word), *arguments)
         is_already = pattern.get_quantifier().has_property(QuantifierProperty.OPTIONAL)
@@ -290,10 +304,10 @@ class _Parser(Generic[P]):
                 words[word] = (self._condition(self._name("condition")),) if word == "until" else ()
         return words
 
-    def _call(self, pattern: P, method: str, *arguments: Any) -> P:
+    def _call(self, pattern: P, method: str, *arguments: Any, **options: Any) -> P:
         """Add to the pattern what the text says; what that refuses is refused here in the text."""
         try:
-            added: P = getattr(pattern, method)(*arguments)
+            added: P = getattr(pattern, method)(*arguments, **options)
         except HeadraceError as error:
             reason = str(error).partition("\n")[0]
             condition = arguments[0] if method in ("where", "until") else None
@@ -475,7 +489,7 @@ def _sequence(stages: object, skip: SkipStrategy | None, begin: Begin[P]) -> P:
     for stage in stages:
         _check_fields(stage, "a stage", required=(), others=("op", "name", "group", "calls"))
         name = _sequence(stage["group"], None, begin) if "group" in stage else stage.get("name")
-        op = _name(stage.get("op", "begin" if made is None else None), _OPS, "what stands before a stage")
+        op = _name(stage.get("op", "begin" if made is None else None), _OPS, "an op of a stage")
         if (op == "begin") is not (made is None):
             raise refused(f"begin stands before the first stage, and nowhere else; not {op} before {name!r}")
         made = begin(name, skip) if made is None else getattr(made, op)(name)
@@ -519,7 +533,8 @@ def _name(told: object, known: Any, what: str) -> str:
     """A name as it is in Python, which may have been given as it is in Flink."""
     name = _BEGINNINGS_OF_WORDS.sub("_", told).lower() if isinstance(told, str) and told not in known else told
     if not isinstance(name, str) or name not in known:
-        raise refused(f"{told!r} is not {what}{alike(str(name), list(known))}")
+        hint = alike(str(name), list(known)) or f": write {', '.join(sorted(known))}"
+        raise refused(f"{told!r} is not {what}{hint}")
     return name
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from headrace.cep.conditions import Given, condition_of
 from headrace.cep.definition import PatternStructure
@@ -23,10 +23,9 @@ from headrace.common.errors import (
 )
 from headrace.common.notebooks import framed, preformatted
 from headrace.common.time import Duration, Time, to_millis
+from headrace.common.type_variables import T
 from headrace.operators.pattern.conditions import And, Condition, EventType, Or
 from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy
-
-T = TypeVar("T")
 
 Span = Duration | Time | timedelta | int
 """A length of time; a number is milliseconds."""
@@ -174,7 +173,7 @@ class Pattern(PatternStructure[T]):
         """Add another way to satisfy the stage: all that was said so far, or this."""
         return self._satisfying(Or, condition_of(condition, "or_()"))
 
-    def subtype(self, subtype_class: type[Any]) -> Self:
+    def subtype(self, subtype_class: type[Any]) -> Pattern[Any]:
         """Require instances of a class beside all that was said so far."""
         expect(subtype_class, type, "subtype()")
         return self._satisfying(And, EventType(subtype_class))
@@ -354,7 +353,7 @@ class GroupPattern(Pattern[T]):
         """
         raise refused("GroupPattern does not support or clause.", UnsupportedOperationError)
 
-    def subtype(self, subtype_class: type[Any]) -> Self:
+    def subtype(self, subtype_class: type[Any]) -> Pattern[Any]:
         """Refuse: the stages of the group have conditions.
 
         Raises:

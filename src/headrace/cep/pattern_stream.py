@@ -21,10 +21,10 @@ from headrace.cep.functions import (
 from headrace.cep.pattern import Pattern
 from headrace.cep.rules import PatternRuleReader, compiled
 from headrace.common.arguments import check_call, check_returns, check_yields, warn_without_results
-from headrace.common.errors import InvalidTypeError, expect, refused
+from headrace.common.errors import InvalidTypeError, expect, refused, shown, uncalled
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import OUT, T
-from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
+from headrace.common.typeinfo import BasicTypeInfo, DeclaredType, TypeInformation, Types
 from headrace.datastream import BroadcastStream, DataStream, KeyedStream
 from headrace.datastream.streams.checks import (
     check_event_time_comes,
@@ -130,6 +130,11 @@ class CEP:
         if isinstance(rules, BroadcastStream):
             raise refused("dynamic_patterns broadcasts the rules itself: leave broadcast(...) out", InvalidTypeError)
         expect(rules, DataStream, "dynamic_patterns")
+        if isinstance(type_ := rules.get_type(), BasicTypeInfo) and type_ != Types.STRING():
+            raise refused(
+                f"dynamic_patterns takes a stream of PatternRule or of texts that are JSON of one, not one of {type_}",
+                InvalidTypeError,
+            )
         check_same_environment(input.get_execution_environment(), rules.get_execution_environment(), "dynamic_patterns")
         if comparator is not None:
             _check_comparator(comparator)
@@ -138,8 +143,12 @@ class CEP:
 
 def _check_comparator(comparator: object) -> None:
     compare = method_of(comparator, "compare")
-    if not callable(compare):
-        raise refused(f"pattern takes an EventComparator or a function of two events, not {comparator!r}")
+    if isinstance(comparator, type) or not callable(compare):
+        raise refused(
+            f"pattern takes an EventComparator or a function of two events, not {shown(comparator)}"
+            f"{uncalled(comparator, EventComparator)}",
+            InvalidTypeError,
+        )
     check_call(compare, "compare", "first", "second")
 
 

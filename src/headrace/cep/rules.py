@@ -14,12 +14,12 @@ from headrace.cep.pattern import Pattern
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, refused
 from headrace.common.other_names import alike
 from headrace.common.pickling import pickle_by_value
-from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo import DataclassTypeInfo, NamedTupleTypeInfo, TypeInformation
 from headrace.common.types import Row
 from headrace.datastream.streams.checks import bound_condition
 from headrace.expressions import Expression
 from headrace.operators.pattern.automaton import Automaton, StateType
-from headrace.operators.pattern.conditions import Condition, EventExpression, TakenExpression
+from headrace.operators.pattern.conditions import Condition, EventExpression, EventType, TakenExpression
 from headrace.operators.pattern.row_conditions import row_condition
 from headrace.operators.pattern.rules import RuleChange
 
@@ -180,7 +180,23 @@ def compiled(pattern: Pattern[Any], event_type: TypeInformation) -> Automaton:
         for leaf in condition.leaves():
             if isinstance(leaf, EventExpression) and isinstance(leaf.expression, Expression):
                 bound_condition(leaf.expression, event_type, "where")
+            elif isinstance(leaf, EventType):
+                _check_subtype(leaf.kind, event_type)
     return _bound(automaton, event_type)
+
+
+def _check_subtype(kind: type, event_type: TypeInformation) -> None:
+    """Refuse a class that no event has, since they are all of one class, which their type keeps."""
+    if not isinstance(event_type, DataclassTypeInfo | NamedTupleTypeInfo):
+        return
+    decides_itself = type(kind).__instancecheck__ is not type.__instancecheck__  # as abstract classes do
+    if not decides_itself and not issubclass(event_type.record_class, kind):
+        name = event_type.record_class.__name__
+        raise refused(
+            f"subtype(): the type of the events is that of {name} itself, and none is a {kind.__name__}: declare "
+            "Types.PICKLED_BYTE_ARRAY() for a stream of several classes",
+            InvalidTypeError,
+        )
 
 
 def _bound(automaton: Automaton, event_type: TypeInformation) -> Automaton:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from headrace.common.other_names import names_explained
 from headrace.operators.pattern.automaton import Action, Automaton, StateType, Transition
 from headrace.operators.pattern.conditions import Condition, EventBit, EventFacts, Facts, IterativeCall
 from headrace.operators.pattern.matches import PartialMatch, Step
@@ -239,6 +240,7 @@ class _Known(Facts):
         raise _NotKnownError
 
 
+@names_explained("ConditionContext")
 class Asked(Facts):
     """Evaluates what is asked for, once for an event and a partial match; the context of iterative conditions too."""
 

@@ -69,7 +69,7 @@ _NUMBERS: Final = pa.schema({"count": pa.int64()})
 _MOST_WAITING: Final = 1 << 18
 """The number of events of an epoch that may wait: when there are as many, those that are due are matched."""
 
-_MET: Final = "a pattern"
+_MET: Final = "a pattern that is looked for in event time, and not in_processing_time()"
 _BEYOND: Final = "the window of a match ends at a time"
 
 

@@ -58,11 +58,10 @@ def check_timestamps(
 
 
 _ASSIGNER: Final = (
-    "what an on_timer() emits for a timer of processing time has none, as in Flink: use timers of event time there, or "
-    "assign_timestamps_and_watermarks(...) behind that function. Otherwise "
     'the WatermarkStrategy before it needs a timestamp assigner, such as .with_timestamp_assigner("time"). A strategy '
-    "is given to from_source(...), or to assign_timestamps_and_watermarks(...) before key_by. In a test, "
-    "JobHarness.push(...) takes a timestamp"
+    "is given to from_source(...), or to assign_timestamps_and_watermarks(...) before key_by. What an on_timer() emits "
+    "for a timer of processing time has no timestamp either, as in Flink: use timers of event time there, or "
+    "assign_timestamps_and_watermarks(...) behind that function. In a test, JobHarness.push(...) takes a timestamp"
 )
 
 
