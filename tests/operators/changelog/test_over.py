@@ -58,12 +58,24 @@ UNBOUNDED = OverFrame(is_rows=False)
         (OverFrame(True), call("ROW_NUMBER", type_=bigint()), [1, 1, 2, 3, 1, 2, 4, 5, 6, 3]),
         (UNBOUNDED, call("LAG", 2), [None, None, 10, 15, None, 4, 20, 20, 20, 4]),
         (OverFrame(True, -2), call("FIRST_VALUE", 0), [1, 2, 1, 1, 5, 2, 4, 3, 7, 2]),
+        (OverFrame(True), call("RANK", type_=bigint()), [1, 1, 2, 3, 1, 2, 4, 5, 5, 3]),
         (OverFrame(True, -2), call("AVG", 2), [10, 4, 12, 15, 1, 4, 17, 20, 16, 5]),
     ],
 )  # fmt: skip
 def test_rows_come_out_when_the_watermark_passes_them(frame: Any, made: Any, expected: list[Any]) -> None:
     ids = [1, 2, 4, 3, 5, 6, 7, 10, 11, 9]
     assert results(frame, made) == list(zip(ids, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [("RANK", [1, 2, 3, 4, 5, 5, 7, 8, 8, 10]), ("DENSE_RANK", [1, 2, 3, 4, 5, 5, 6, 7, 7, 8])],
+)
+def test_ranks_go_on_from_those_of_rows_that_have_been_emitted(function: str, expected: list[int]) -> None:
+    for calls in ((call(function, type_=bigint()),), (call("LAG", 2, name="before"), call(function, type_=bigint()))):
+        spec = OverAggregateSpec(calls=calls, frame=UNBOUNDED, time_field=3)
+        found = run(spec, BIDS, (), with_watermarks(ROWS), cuts=[3, 4, 11, 17])
+        assert [values[-1] for _, values in found] == expected
 
 
 def test_a_default_takes_the_place_of_rows_that_are_not_there_and_of_nulls_among_peers() -> None:
@@ -159,7 +171,7 @@ def test_rows_in_the_order_of_time() -> None:
 @given(
     drawn=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 4), st.integers(0, 3)), max_size=20),
     is_rows=st.booleans(),
-    function=st.sampled_from(["SUM", "ROW_NUMBER"]),
+    function=st.sampled_from(["SUM", "ROW_NUMBER", "LAG"]),
     cuts=st.lists(st.integers(0, 20), max_size=2),
     most=st.sampled_from([1, 7, 1 << 20]),
 )
@@ -169,11 +181,14 @@ def test_results_change_as_rows_come_and_go(
     held: dict[str, list[Any]] = {"a": [], "b": []}
     events, expected = [], []
 
-    def results(rows: list[Any]) -> list[int]:
+    def results(rows: list[Any]) -> list[int | None]:
         if function == "ROW_NUMBER":
             return list(range(1, len(rows) + 1))
         last = [max(at for at, row in enumerate(rows) if row[2] == own[2]) for own in rows]
-        return [sum(row[0] for row in rows[: (at if is_rows else last[at]) + 1]) for at in range(len(rows))]
+        last = list(range(len(rows))) if is_rows else last
+        if function == "LAG":
+            return [rows[at - 1][0] if at else None for at in last]
+        return [sum(row[0] for row in rows[: at + 1]) for at in last]
 
     for place, (item, price, action) in enumerate(drawn):
         before = held[item]
@@ -197,7 +212,7 @@ def test_results_change_as_rows_come_and_go(
                 continue
             a, b = old[index - (came and index > at)], new[index - (went and index > at)]
             expected += [("-U", (*each, a)), ("+U", (*each, b))] if a != b else []
-    made = call(function, *([0] if function == "SUM" else []), type_=bigint())
+    made = call(function, *([] if function == "ROW_NUMBER" else [0]), type_=bigint())
     spec = OverAggregateSpec(calls=(made,), frame=OverFrame(is_rows), order=(SortField(2),), changes=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changing, "_MOST_PAIRS", most)

@@ -243,7 +243,13 @@ def _counted(groups: Longs, values: pa.Array, counts: Longs, total: int) -> list
 
 
 def coded(values: pa.Array) -> tuple[Longs, pa.Array]:
-    """Values, none of them null, as places in the ascending list of the different ones, and that list."""
+    """Values, none of them null, as places in the ascending list of the different ones, and that list.
+
+    Arrays, maps and rows are in the order of their texts.
+    """
+    if pa.types.is_nested(values.type):
+        codes, _ = coded(pa.array([repr(value) for value in values.to_pylist()], pa.string()))
+        return codes, values.take(pa.array(np.unique(codes, return_index=True)[1]))
     if pa.types.is_floating(values.type):
         values = pa.array(one_nan(fixed_width(values)))
     encoded = values.dictionary_encode()

@@ -235,6 +235,8 @@ class GroupBinder(ExpressionBinder):
         signature = function.types(CallShape(operands, options, self._has_groups()))
         if signature is None:
             self._not_applicable(function, operands, node)
+        if node.null_treatment is not None:
+            raise self.context.error(node, f"{node.null_treatment.value} needs OVER (...)")
         if any(isinstance(operand, Literal) and operand.value is None for operand in operands):
             raise self.context.error(node, "illegal use of NULL", "Write CAST(NULL AS type).")
         if function.name == "LISTAGG" and not all(isinstance(each, Literal) for each in operands[1:]):

@@ -57,7 +57,7 @@ class TableBinder:
             comment=node.comment,
             options=options_of(node.options),
             partition_keys=partitions,
-            distribution=self.distribution(node.distribution),
+            distribution=self.distribution(node.distribution, is_late=False),
         )
         return self.table
 
@@ -69,13 +69,14 @@ class TableBinder:
             self.check_key(name, name.text)
         return tuple(found)
 
-    def check_key(self, node: SqlNode, name: str) -> None:
-        """Refuse a key of partitions or of the distribution that is no physical column."""
+    def check_key(self, node: SqlNode, name: str, *, is_late: bool = True) -> None:
+        """Refuse a key of partitions or of the distribution that is no physical column, at once or at planning."""
         column = self.table.column(name)
         if column is None or column.kind is not ColumnKind.PHYSICAL:
             known = ", ".join(each.name for each in self.table.columns if each.kind is ColumnKind.PHYSICAL)
             reason = f"'{name}' is a key of partitions or of the distribution, and no physical column"
-            raise self.context.unplanned(node, reason, f"The physical columns are {known}.")
+            refused = self.context.unplanned if is_late else self.context.error
+            raise refused(node, reason, f"The physical columns are {known}.")
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
@@ -212,15 +213,16 @@ class TableBinder:
             raise self.context.error(name, f"no column '{name}' for {clause}", misspelt(name.text, names))
         return column
 
-    def distribution(self, node: sql.TableDistribution | None) -> Distribution | None:
-        """``DISTRIBUTED BY``."""
+    def distribution(self, node: sql.TableDistribution | None, *, is_late: bool = True) -> Distribution | None:
+        """``DISTRIBUTED BY``, whose errors are told at once or when the statement is planned."""
         if node is None:
             return None
         if node.buckets is not None and node.buckets < 1:
-            raise self.context.unplanned(node, f"{node.buckets} buckets are too few: one is the least")
+            refused = self.context.unplanned if is_late else self.context.error
+            raise refused(node, f"{node.buckets} buckets are too few: one is the least")
         columns = tuple(name.text for name in node.columns)
         for name in node.columns:
-            self.check_key(name, name.text)
+            self.check_key(name, name.text, is_late=is_late)
         return Distribution(node.kind.value if node.kind is not None else None, columns, node.buckets)
 
 

@@ -153,9 +153,9 @@ def validate_statement(tables: TableEnvironment, statement: Statement, source: S
         for insert in statement.inserts:
             validate_statement(tables, insert, source)
     elif isinstance(statement, sql.QueryStatement):
-        bind_query(tables.bind_context(source), statement.query)
+        tables.planner().check_hints(bind_query(tables.bind_context(source), statement.query))
     elif isinstance(statement, sql.Insert):
-        bind_insert(tables.bind_context(source), statement)
+        tables.planner().check_hints(bind_insert(tables.bind_context(source), statement))
     elif isinstance(statement, sql.Delete | sql.Update | sql.Truncate):
         bind_change(tables.bind_context(source), statement)
     else:

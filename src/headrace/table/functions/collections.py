@@ -1,5 +1,6 @@
 """Functions of arrays, maps, bitmaps, variants and structured objects, and of JSON."""
 
+from dataclasses import replace
 from typing import Final
 
 from headrace.common.logical_types import (
@@ -141,6 +142,13 @@ def _is_too_small(shape: CallShape) -> bool:
     return isinstance(index, Literal) and index.value is not None and index.value < 1
 
 
+def _item_before_first(shape: CallShape) -> Signature | None:
+    """An element of an array at a constant place below 1."""
+    if len(shape.operands) != 2 or not isinstance(shape.types[0], ArrayType) or INTEGER(shape.types[1]) is None:
+        return None
+    return Signature(shape.types, shape.types[0].element.as_nullable())
+
+
 def _texts(kind: LogicalType) -> LogicalType | None:
     return kind if isinstance(kind, ArrayType) and TEXT(kind.element) is not None else None
 
@@ -162,7 +170,10 @@ def _known(_: CallShape, types: tuple[LogicalType, ...]) -> LogicalType:
 _SAME: Final = like_argument()
 
 _ARRAYS: Final = (
-    _define("ITEM", _item, dispatch.item, "array[index from 1], map[key], variant[index or name]"),
+    replace(
+        _define("ITEM", _item, dispatch.item, "array[index from 1], map[key], variant[index or name]"),
+        late=_item_before_first,
+    ),
     _define(
         "ELEMENT", takes(either(an_array, a_multiset), result=_element), collections.element, "ELEMENT(collection)"
     ),

@@ -26,6 +26,7 @@ from headrace.table.functions.types import (
     DOUBLE,
     INT,
     STRING,
+    TIMESTAMPS,
     R,
     common_type,
     decimal,
@@ -130,7 +131,9 @@ def _ifnull(shape: CallShape) -> Signature | None:
 def _if(shape: CallShape) -> Signature | None:
     if len(shape.operands) != 3 or CONDITION(shape.types[0]) is None:
         return None
-    kind = least_restrictive(shape.types[1:])
+    chosen, other = shape.types[1:]
+    is_zoned = {root_of(chosen), root_of(other)} == TIMESTAMPS
+    kind = chosen if is_zoned else least_restrictive((chosen, other))
     if kind is None or R.NULL in (root_of(each) for each in shape.types[1:]):
         return None
     types = tuple(with_nullability(kind, each.nullable) for each in shape.types[1:])

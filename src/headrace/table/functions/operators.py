@@ -219,7 +219,7 @@ OPERATORS: Final = (
     _define("/", one_of(_arithmetic(divided), _shrunk), "number / number, interval / number"),
     _define("MOD", _modulo, "exact number % exact number"),
     _define("MINUS_DATE", _difference, "(time - time) unit"),
-    _define("||", one_of(_concatenated, _arrays), "text || text, binary || binary"),
+    _define("||", _concatenated, "text || text, binary || binary", late=_arrays),
     *(_define(name, _comparison, f"a {name} b, of types that can be compared") for name in ("=", "<>")),
     *(
         _define(name, _ordered, f"a {name} b, of types that can be compared", late=_comparison)

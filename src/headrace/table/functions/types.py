@@ -233,8 +233,8 @@ def _texts(left: AtomicType, right: AtomicType) -> AtomicType | None:
 def _times(left: AtomicType, right: AtomicType) -> AtomicType | None:
     if left.root is right.root and left.root in (R.TIME, R.TIMESTAMP, R.TIMESTAMP_LTZ):
         return AtomicType(left.root, max(size_of(left), size_of(right)))
-    if {left.root, right.root} == TIMESTAMPS:
-        return AtomicType(left.root, max(size_of(left), size_of(right)))
+    if {left.root, right.root} == TIMESTAMPS:  # as Calcite, which looks at the root where it changes the precision
+        return left if size_of(left) == size_of(right) else AtomicType(right.root, max(size_of(left), size_of(right)))
     return None
 
 

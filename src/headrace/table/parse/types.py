@@ -1,6 +1,6 @@
 """Data types, units and intervals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, NoReturn
 
@@ -275,12 +275,17 @@ class TypeParser(TokenCursor):
             if first is TimeUnit.SECOND and self.accept(","):
                 fraction = self.integer()
             self.expect(")")
-        if may_have_two and first in _SMALLER and self.accept("TO"):
-            smaller = {form: unit for form, unit in INTERVAL_UNITS.items() if unit in _SMALLER[first]}
+        smaller = {form: unit for form, unit in INTERVAL_UNITS.items() if unit in _SMALLER.get(first, ())}
+        if may_have_two and smaller and self._has_last_unit(smaller):
+            self.advance()
             last = self.choose(smaller)
             if last is TimeUnit.SECOND:
                 fraction = self.optional_size()
         return IntervalQualifier(first, last, precision, fraction, start=start, end=self.end)
+
+    def _has_last_unit(self, smaller: Collection[str]) -> bool:
+        """Return whether ``TO`` and a smaller unit follow; another unit is that of ``FLOOR`` and ``CEIL``."""
+        return self.at("TO") and (self.ahead() in smaller or self.ahead() not in UNITS)
 
 
 _FORMS: Final[dict[str, Callable[[TypeParser, int], TypeSpec]]] = {

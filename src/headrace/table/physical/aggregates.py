@@ -28,7 +28,7 @@ from headrace.table.physical.basic import Calc, Exchange, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.keys import Keys, one_key
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import WHOLE_IN_BATCH, Phase, call_texts, partial_calls
+from headrace.table.physical.phases import WHOLE_IN_BATCH, Phase, Work, call_texts, partial_calls
 from headrace.table.physical.translation import GraphBuilder, by_key
 
 
@@ -294,7 +294,8 @@ def _shown_aggregate(node: _Grouping) -> PhysicalNode | None:
         return _alone(node, is_sorted=is_sorted)
     kind = "Sort" if is_sorted else "Hash"
     source = _sorted(node.source, node) if is_sorted else node.source
-    local = Phase(source, node.source.schema, f"Local{kind}Aggregate", node.terms(found.partial))
+    work = Work(len(node.keys), len(node.calls), types=(*node.schema.types[: len(node.group)], *found.types))
+    local = Phase(source, node.source.schema, f"Local{kind}Aggregate", node.terms(found.partial), work=work)
     below: PhysicalNode = Exchange(local, node.group)
     below = _sorted(below, node) if is_sorted else below
     return _merged(below, node, f"{kind}Aggregate", found.final)
@@ -320,6 +321,7 @@ def _merged(below: PhysicalNode, node: _Grouping, title: str, calls: Sequence[st
         title,
         terms,
         distributed=tuple(at for at, index in enumerate(node.group) if index in node.keys),
+        work=Work(len(node.keys), len(node.calls)),
     )
 
 
@@ -331,7 +333,8 @@ def _alone(node: _Grouping, *, is_sorted: bool) -> PhysicalNode:
 
 def _sorted(source: PhysicalNode, node: _Grouping) -> PhysicalNode:
     keys = names_text([f"{source.schema.names[index]} ASC" for index in node.keys])
-    return Phase(source, source.schema, "Sort", (("orderBy", keys),)) if keys else source
+    work = Work(len(node.keys))
+    return Phase(source, source.schema, "Sort", (("orderBy", keys),), work=work) if keys else source
 
 
 # --- distribution ----------------------------------------------------------------------------------------------------
@@ -430,7 +433,8 @@ def _copies(
     fields = [*source.schema, Field("$e", BIGINT.not_null()), *(source.schema[index] for index in read)]
     texts = ", ".join(f"{{{names_text(row)}}}" for row in rows)
     places = {index: index for index in range(width)} | {index: width + 1 + at for at, index in enumerate(read)}
-    return Phase(source, Schema(tuple(fields)).renamed(copied), "Expand", (("projects", texts),)), places, width
+    schema, work = Schema(tuple(fields)).renamed(copied), Work(copies=len(rows))
+    return Phase(source, schema, "Expand", (("projects", texts),), work=work), places, width
 
 
 def _marked(

@@ -357,6 +357,10 @@ class Exchange(PassingNode):
     is_broadcast: bool = False
 
     @property
+    def shown_types(self) -> tuple[LogicalType, ...]:
+        return self.input.shown_types
+
+    @property
     def upsert_keys(self) -> Keys:
         # Changes of a row keep their order only if all are sent to the same subtask.
         found = self.input.upsert_keys

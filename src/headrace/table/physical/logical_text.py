@@ -40,7 +40,7 @@ from headrace.table.physical.explain import tree_text
 from headrace.table.physical.literal_text import literal_text, model_call_text, record_type_text
 from headrace.table.physical.match import after_text, definition_texts, pattern_text
 from headrace.table.physical.phases import shown_function
-from headrace.table.physical.scalar_text import CalciteText
+from headrace.table.physical.scalar_text import CalciteText, JoinedText
 from headrace.table.rules.searches import simplified
 from headrace.table.rules.simplify import constant
 
@@ -133,6 +133,7 @@ def _indented(relation: Relation, depth: int = 0) -> str:
 
 
 _text = CalciteText(lambda index: f"${index}", _indented)
+_joined_text = JoinedText(lambda index: f"${index}", _indented)
 
 
 def _table(path: Sequence[str]) -> str:
@@ -272,7 +273,7 @@ def _uncollect(node: _Uncollect) -> Terms:
 
 
 def _join(join: LogicalJoin) -> Terms:
-    yield "condition", _text(simplified(join.condition))
+    yield "condition", _joined_text(simplified(join.condition))
     yield "joinType", join.kind.value
     by_state = [hint for hint in join.hints if hint.name == "STATE_TTL"]
     others = [hint for hint in join.hints if hint.name != "STATE_TTL"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Final
 
 from headrace.common.configuration import Configuration
-from headrace.common.logical_types import bigint
+from headrace.common.logical_types import LogicalType, bigint
 from headrace.operators.functions import has_own
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
@@ -19,7 +19,7 @@ from headrace.table.physical.changes import ChangelogNormalize
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import Join
 from headrace.table.physical.node import PassingNode, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import Phase, merging_texts, partial_texts, partials
+from headrace.table.physical.phases import Phase, merging_texts, partial_texts, partial_types, partials
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE"))
 """Functions whose partial results cannot be merged."""
@@ -78,6 +78,11 @@ class LocalGroupAggregate(_ShownNode):
         """The calls, and a count of rows where they may be retracted."""
         counts = [call for call in self.calls if call.function == "COUNT" and not call.operands and call.filter is None]
         return self.calls if counts or not self.retracts else (*self.calls, _COUNT)
+
+    @property
+    def shown_types(self) -> tuple[LogicalType, ...]:
+        keys = [self.schema.types[index] for index in self.group]
+        return (*keys, *(kind for call in self.counted_calls for kind in partial_types(call, retracts=self.retracts)))
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from headrace.common.logical_types import LogicalType
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.logical.node import LogicalNode, walk
 from headrace.table.logical.scalars import Scalar, SortKey
@@ -76,6 +77,11 @@ class PhysicalNode(LogicalNode):
     def title(self) -> str:
         """The name under which plans show it."""
         return self.name
+
+    @property
+    def shown_types(self) -> tuple[LogicalType, ...]:
+        """The types of the rows that it emits where it is computed as plans show it."""
+        return self.schema.types
 
     @property
     def distributions(self) -> tuple[tuple[int, ...], ...]:

@@ -39,7 +39,7 @@ from headrace.table.physical.basic import Calc, Exchange, filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text
-from headrace.table.physical.phases import Phase
+from headrace.table.physical.phases import Phase, Work
 from headrace.table.physical.row_counts import size_of
 from headrace.table.physical.scalar_text import execution_text
 from headrace.table.physical.translation import GraphBuilder, by_key
@@ -146,12 +146,14 @@ def shown_over(over: OverNode, constants: Mapping[int, Scalar], *, is_batch: boo
     schema = Schema((*given, *added))
     texts = [call_text(call, each.name, names) for call, each in zip(columns.calls, added, strict=True)]
     order = _order(over)
+    work = Work(calls=len(columns.calls))
     if is_batch:
         windows = _windows(columns.calls, texts, over.frame_text)
         shown = (*order, *windows, ("select", names_text(schema.names)))
-        return ShownOver(_sorted(over), schema, over.name, shown, over.partition_by, results, mode=over.mode)
+        by = over.partition_by
+        return ShownOver(_sorted(over), schema, over.name, shown, by, results, mode=over.mode, work=work)
     shown = (*order, ("window", f" {over.frame_text}"), ("select", names_text([*given.names, *texts])))
-    return ShownOver(over.input, schema, over.name, shown, results=results, mode=over.mode)
+    return ShownOver(over.input, schema, over.name, shown, results=results, mode=over.mode, work=work)
 
 
 def _without(over: OverNode, constants: Mapping[int, Scalar]) -> tuple[OverNode, dict[int, int]]:
@@ -198,7 +200,7 @@ def _sorted(over: OverNode) -> PhysicalNode:
     source = over.input
     keys = [f"{source.schema.names[index]} ASC" for index in over.partition_by]
     keys += [order_text(over.order_by, source.schema)] if over.order_by else []
-    sort = (("orderBy", names_text(keys)),)
+    sort, work = (("orderBy", names_text(keys)),), Work(len(over.partition_by) + len(over.order_by))
     used = {*over.partition_by, *(key.index for key in over.order_by)}
     calc = source.input if isinstance(source, Exchange) else None
     if (
@@ -208,15 +210,15 @@ def _sorted(over: OverNode) -> PhysicalNode:
         or calc.condition is not None
         or not _is_wider(calc)
     ):
-        return Phase(source, source.schema, "Sort", sort) if keys else source
+        return Phase(source, source.schema, "Sort", sort, work=work) if keys else source
     # The projection makes rows wider: it is computed where they have arrived, and are sorted, if the keys allow it.
     places = [_place(calc, key) for key in source.keys or ()]
     if any(place is None for place in places):
-        return Phase(source, source.schema, "Sort", sort)
+        return Phase(source, source.schema, "Sort", sort, work=work)
     exchange = Exchange(calc.input, tuple(place for place in places if place is not None))
     if any(_place(calc, index) is None for index in used):
-        return Phase(replace(calc, input=exchange), source.schema, "Sort", sort)
-    return replace(calc, input=Phase(exchange, exchange.schema, "Sort", sort))
+        return Phase(replace(calc, input=exchange), source.schema, "Sort", sort, work=work)
+    return replace(calc, input=Phase(exchange, exchange.schema, "Sort", sort, work=work))
 
 
 def _is_wider(calc: Calc) -> bool:
@@ -341,7 +343,7 @@ def _over(over: LogicalOverAggregate, context: ConversionContext) -> PhysicalNod
     _check_frame(over.frame, over.calls)
     if time is None:
         if any(call.function == "LAG" for call in over.calls):
-            raise PlanningError("LAG over a changing order is not supported: order by a time attribute")
+            frame = OverFrame(is_rows=False)  # peers share a frame
         return _node(over, source, frame, None, ChangingOverAggregate)
     if time is TimeAttribute.PROCTIME and frame.low is None:
         frame = OverFrame(is_rows=True)
@@ -467,6 +469,7 @@ def rank_phases(rank: LogicalRank, source: PhysicalNode) -> PhysicalNode:
     keys = [names[index] for index in rank.partition_by]
     order = order_text(rank.order_by, given)
     sort = (("orderBy", names_text([*(f"{key} ASC" for key in keys), order])),)
+    work = Work(len(rank.partition_by) + len(rank.order_by))
 
     def ranked(start: int, *, is_global: bool, columns: Schema, below: PhysicalNode) -> Phase:
         terms = (
@@ -477,8 +480,9 @@ def rank_phases(rank: LogicalRank, source: PhysicalNode) -> PhysicalNode:
             ("global", str(is_global).lower()),
             ("select", names_text(columns.names)),
         )
-        ordered = Phase(below, given, "Sort", sort)
-        return Phase(ordered, columns, "Rank", terms, distributed=rank.partition_by if is_global else None)
+        ordered = Phase(below, given, "Sort", sort, work=work)
+        distributed = rank.partition_by if is_global else None
+        return Phase(ordered, columns, "Rank", terms, distributed=distributed, work=replace(work, limit=rank.end))
 
     local = ranked(1, is_global=False, columns=given, below=source)
     exchange = Exchange(local, rank.partition_by)

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from headrace.common.logical_types import LogicalType
+from headrace.table.functions.types import BIGINT, INTEGERS, is_in
 from headrace.table.logical.scalars import AggregateCall
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.changelog_rules import PASSING, ChangelogRule
@@ -132,6 +134,25 @@ def merging_texts(
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a phase does, by which its cost is estimated.
+
+    Attributes:
+        keys: the number of columns by which rows are grouped or sorted.
+        calls: the number of functions.
+        limit: the number of rows that it emits at most.
+        copies: the number of rows that it emits for each row.
+        types: the types of the rows that it emits, where these are partial results.
+    """
+
+    keys: int = 0
+    calls: int = 0
+    limit: int | None = None
+    copies: int = 1
+    types: tuple[LogicalType, ...] = ()
+
+
+@dataclass(frozen=True)
 class Phase(PhysicalNode):
     """A node of a plan that is only shown.
 
@@ -141,6 +162,7 @@ class Phase(PhysicalNode):
         described: its terms.
         distributed: the columns by which its rows are distributed; empty for a single task, None where unknown.
         hints: its hints.
+        work: what it does.
     """
 
     name: ClassVar[str] = "Phase"
@@ -151,6 +173,7 @@ class Phase(PhysicalNode):
     described: tuple[tuple[str, str], ...] = ()
     distributed: tuple[int, ...] | None = None
     hints: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
+    work: Work = field(default=Work(), kw_only=True)
 
     @property
     def title(self) -> str:
@@ -163,6 +186,10 @@ class Phase(PhysicalNode):
     @property
     def schema(self) -> Schema:
         return self.columns
+
+    @property
+    def shown_types(self) -> tuple[LogicalType, ...]:
+        return self.work.types or self.columns.types
 
     def terms(self, text: ScalarText) -> Terms:
         yield from self.described
@@ -178,10 +205,12 @@ class PartialCalls:
     Attributes:
         partial: the calls of the first phase, with the names of their accumulators.
         final: the calls of the second phase.
+        types: the types of the accumulators.
     """
 
     partial: tuple[str, ...]
     final: tuple[str, ...]
+    types: tuple[LogicalType, ...]
 
 
 def partial_calls(calls: Sequence[AggregateCall], results: Sequence[str], names: Sequence[str]) -> PartialCalls | None:
@@ -203,4 +232,13 @@ def partial_calls(calls: Sequence[AggregateCall], results: Sequence[str], names:
         shown, parts = (result, result) if each is None else (each.shown, names_text(each.parts))
         partial.append(f"{_called(call, 'Partial_', operands)}{chosen} AS {shown}")
         final.append(f"{_called(call, 'Final_', parts)} AS {result}")
-    return PartialCalls(tuple(partial), tuple(final))
+    return PartialCalls(tuple(partial), tuple(final), tuple(kind for call in calls for kind in partial_types(call)))
+
+
+def partial_types(call: AggregateCall, *, retracts: bool = False) -> tuple[LogicalType, ...]:
+    """The types of the partial results of a call."""
+    if retracts and call.function == "SUM":
+        return call.type, BIGINT
+    if call.function == "AVG":
+        return (BIGINT if is_in(call.type, INTEGERS) else call.type), BIGINT
+    return (call.type,) * len(_PARTS.get(call.function, ("whole",)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headrace.common.configuration import Configuration
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.logical.errors import refuses_depth
-from headrace.table.logical.relations import LogicalJoin, Relation
+from headrace.table.logical.relations import LogicalJoin, Relation, Scan
 from headrace.table.logical.scalars import Cast, InputRef
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.options import JOIN_REORDER, NON_DETERMINISTIC_UPDATES, PREDICATE_PUSHDOWN
@@ -27,6 +27,7 @@ from headrace.table.physical import (  # noqa: F401 - their conversions
 )
 from headrace.table.physical.advice import AnalyzedPlan, StatementText, advice_on, advice_text
 from headrace.table.physical.basic import projected
+from headrace.table.physical.batch_costs import BATCH
 from headrace.table.physical.batch_execution import batch_execution_plan
 from headrace.table.physical.broadcast_joins import with_read_columns
 from headrace.table.physical.changelog import ChangelogInference
@@ -39,6 +40,7 @@ from headrace.table.physical.conversion import (
     statistics_of,
     table_source,
 )
+from headrace.table.physical.costs import STREAMS, CostModel
 from headrace.table.physical.determinism import with_deterministic_updates
 from headrace.table.physical.explain import execution_text, node_line, physical_text
 from headrace.table.physical.logical_text import logical_text
@@ -108,6 +110,17 @@ class Planner:
             roots = [with_mini_batches(root, self.settings) for root in roots]
         return list(map(_named, roots, relations)) if is_collected else roots
 
+    def check_hints(self, relation: Relation) -> None:
+        """Check the options that the hint ``OPTIONS`` gives to tables.
+
+        Raises:
+            ConfigurationError: when the connector of a table does not take them.
+        """
+        context = ConversionContext(self.is_batch, self.settings)
+        for node in relation.walk():
+            if isinstance(node, Scan) and any(hint.name == "OPTIONS" for hint in node.hints):
+                table_source(node, context)
+
     def _estimates_of(self, relation: Relation, context: ConversionContext) -> Estimates | None:
         """The estimates by which joins are put in order; None where they stay as they are written."""
         asked = self.settings.get(JOIN_REORDER)
@@ -135,16 +148,20 @@ class Planner:
             PlanningError: when no operators compute them.
         """
         roots = self.plan(relations, is_shown=True)
-        with_mode, with_cost = ExplainDetail.CHANGELOG_MODE in details, ExplainDetail.ESTIMATED_COST in details
+        with_mode = ExplainDetail.CHANGELOG_MODE in details and not self.is_batch
         with_advice = ExplainDetail.PLAN_ADVICE in details
         advice = advice_on(self._analyzed(roots, written or StatementText())) if with_advice else []
         title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"
         if not with_advice:  # advice is on nodes that are computed
             roots = with_shared_sinks([self._shown(root) for root in roots])
         below = f"{advice_text(advice)}\n\n" if with_advice else ""
-        text = batch_text if self.is_batch else calcite_text
+        text = batch_text if self.is_batch and ExplainDetail.ESTIMATED_COST not in details else calcite_text
         physical = physical_text(
-            roots, text, with_mode=with_mode, with_cost=with_cost, advice=[each.nodes for each in advice]
+            roots,
+            text,
+            with_mode=with_mode,
+            costs=_cost_model(details, is_batch=self.is_batch),
+            advice=[each.nodes for each in advice],
         )
         executed = [batch_execution_plan(root, execution_scalar_text) for root in roots] if self.is_batch else roots
         return (
@@ -181,12 +198,18 @@ def explained_plans(roots: Sequence[PhysicalNode], details: Sequence[ExplainDeta
     """The text of plans without the statements that they are of, as ``EXPLAIN`` shows it."""
     physical = physical_text(
         roots,
-        batch_text if is_batch else calcite_text,
-        with_mode=ExplainDetail.CHANGELOG_MODE in details,
-        with_cost=ExplainDetail.ESTIMATED_COST in details,
+        batch_text if is_batch and ExplainDetail.ESTIMATED_COST not in details else calcite_text,
+        with_mode=ExplainDetail.CHANGELOG_MODE in details and not is_batch,
+        costs=_cost_model(details, is_batch=is_batch),
     )
     executed = execution_text(roots, execution_scalar_text)
     return f"== Optimized Physical Plan ==\n{physical}\n\n== Optimized Execution Plan ==\n{executed}\n"
+
+
+def _cost_model(details: Sequence[ExplainDetail], *, is_batch: bool) -> CostModel | None:
+    if ExplainDetail.ESTIMATED_COST not in details:
+        return None
+    return BATCH if is_batch else STREAMS
 
 
 def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:

@@ -329,8 +329,9 @@ def _unique_key_that_rises(
 
 
 def _rises(node: GroupAggregate, place: int, *, descending: bool) -> bool:
+    """Return whether the updates of a group never lower it in the order of a column; its keys stay what they are."""
     if place < len(node.group):
-        return False
+        return place >= 0
     return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if descending else ("MIN",))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.common.logical_types import AtomicType, IntervalType, LogicalType, TypeRoot
@@ -52,8 +53,13 @@ def rows_of_join(kind: JoinKind, left: float, right: float) -> float:
 
 def bytes_of(node: PhysicalNode) -> float:
     """The size of all rows that a node emits, as joins keep them."""
-    fixed = sum(_FIXED if _is_fixed(kind) else _FIXED + _OTHER_SIZE for kind in node.schema.types)
-    return rows_of(node) * (fixed + _FIXED * ((len(node.schema) + 71) // 64))
+    return rows_of(node) * binary_size_of(node.schema.types)
+
+
+def binary_size_of(types: Sequence[LogicalType]) -> float:
+    """The bytes of a row in memory."""
+    fixed = sum(_FIXED if _is_fixed(kind) else _FIXED + _OTHER_SIZE for kind in types)
+    return fixed + _FIXED * ((len(types) + 71) // 64)
 
 
 def _is_fixed(kind: LogicalType) -> bool:
@@ -101,5 +107,10 @@ _OTHER_SIZE: Final = 12.0
 
 def size_of(schema: Schema) -> float:
     """The bytes of a row."""
-    roots = [kind.root if isinstance(kind, AtomicType) else None for kind in schema.types]
+    return sent_size_of(schema.types)
+
+
+def sent_size_of(types: Sequence[LogicalType]) -> float:
+    """The bytes of a row of some types."""
+    roots = [kind.root if isinstance(kind, AtomicType) else None for kind in types]
     return sum(_OTHER_SIZE if root is None else _SIZES.get(root, _OTHER_SIZE) for root in roots)

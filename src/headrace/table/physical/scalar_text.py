@@ -74,6 +74,7 @@ class CalciteText:
 
     is_physical: ClassVar[bool] = False
     shows_flags: ClassVar[bool] = True
+    shows_null_tests: ClassVar[bool] = True
 
     def __init__(self, name_of: Names, relation: Callable[[Any], str] = str) -> None:
         self._name_of = name_of
@@ -97,7 +98,7 @@ class CalciteText:
             return f"CASE(=({first}, {second}), null:{calcite_type(call.type)}, {first})"
         if not self.is_physical and call.function in _NO_PARENTHESES:
             return call.function
-        call = call if self.is_physical else _with_null_tests(call)
+        call = _with_null_tests(call) if self.shows_null_tests else call
         operands = [self._operand(call, index) for index in range(len(call.operands))]
         if call.function == "COALESCE":
             pairs = zip(call.operands, operands, strict=True)
@@ -358,8 +359,15 @@ def _executed(scalar: Scalar, names: Sequence[str]) -> str:
     return writer(scalar, lambda each: _executed(each, names))
 
 
+class JoinedText(CalciteText):
+    """Writes conditions of joins, which keep ``IS NOT DISTINCT FROM``."""
+
+    shows_null_tests = False
+
+
 class _PhysicalText(CalciteText):
     is_physical = True
+    shows_null_tests = False
 
     def _cast(self, cast: Cast) -> str:
         return _cast_text(cast, self, with_charset=True)

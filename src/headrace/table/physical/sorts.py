@@ -24,7 +24,7 @@ from headrace.table.physical.node import (
     order_text,
     with_unique_names,
 )
-from headrace.table.physical.phases import Phase
+from headrace.table.physical.phases import Phase, Work
 from headrace.table.physical.ranks import needed_by, strategy_of, strategy_text
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 
@@ -160,8 +160,9 @@ def limit_phases(exchange: PhysicalNode, keys: Sequence[SortKey], offset: int, l
     is_limited = limit != _NO_LIMIT
     fetch = str(limit) if is_limited else "unlimited"
     last = (*order, ("offset", str(offset)), ("fetch", fetch), ("global", "true"))
-    below = exchange.with_inputs([Phase(source, source.schema, title, first) if is_limited else source])
-    made = Phase(below, source.schema, title, last, distributed=())
+    own, whole = Work(len(keys), limit=offset + limit), Work(len(keys), limit=limit)
+    below = exchange.with_inputs([Phase(source, source.schema, title, first, work=own) if is_limited else source])
+    made = Phase(below, source.schema, title, last, distributed=(), work=whole)
     return made if calc is None else PulledCalc(made, calc.expressions, calc.names)
 
 

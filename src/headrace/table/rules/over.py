@@ -8,11 +8,26 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.table.logical import relations as logical
+from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Filter, LogicalOverAggregate, OverFunction, Project, Relation
-from headrace.table.logical.scalars import Frame, InputRef, Literal, OrderKey, OverCall, Scalar, SortKey
+from headrace.table.logical.scalars import (
+    Frame,
+    FrameBound,
+    FrameBoundKind,
+    InputRef,
+    Literal,
+    OrderKey,
+    OverCall,
+    Scalar,
+    SortKey,
+)
 from headrace.table.rules.purpose import PlanPurpose
 
 _RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
+_RANKING: Final = _RANKS | {"PERCENT_RANK", "CUME_DIST", "NTILE"}
+_UP_TO_PEERS: Final = Frame(
+    False, FrameBound(FrameBoundKind.UNBOUNDED_PRECEDING), FrameBound(FrameBoundKind.CURRENT_ROW)
+)
 _ADDED: Final = re.compile(r"\$\d+")
 """Names of columns that are computed for calls."""
 
@@ -26,15 +41,18 @@ class _Window:
     frame: Frame | None
 
     @staticmethod
-    def of(call: OverCall) -> _Window:
-        # Ranking functions ignore the frame.
-        return _Window(call.partition_by, call.order_by, None if call.function in _RANKS else call.frame)
+    def of(call: OverCall, *, is_batch: bool) -> _Window:
+        # Ranking functions ignore the frame; in streams, that of ranks is the one of aggregates without any.
+        frame = None if call.function in _RANKS else call.frame
+        if call.function in ("RANK", "DENSE_RANK") and not is_batch:
+            frame = _UP_TO_PEERS
+        return _Window(call.partition_by, call.order_by, frame)
 
 
 def with_over_aggregates(relation: Relation, purpose: PlanPurpose) -> Relation:
     """The relation without ``OVER`` calls in projections."""
     if not purpose.is_shown:
-        return relation.transform(_split)
+        return relation.transform(lambda node: _split(node, is_batch=purpose.is_batch))
     shown = relation.transform(lambda node: _as_shown(node, purpose))
     return shown.transform(_below_filter) if purpose.is_batch else shown
 
@@ -91,7 +109,7 @@ def _has_constants(project: Project) -> bool:
 
 def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
     """A projection with ``OVER`` calls as plans show it: below are all columns, and names are generated."""
-    made = _split(relation)
+    made = _split(relation, is_batch=purpose.is_batch)
     if made is relation or not isinstance(relation, Project) or not isinstance(made, Project):
         return made
     if not purpose.is_batch and shows_all(relation, purpose) and isinstance(made.input, LogicalOverAggregate):
@@ -106,7 +124,7 @@ def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
     return replace(made, names=names)
 
 
-def _split(relation: Relation) -> Relation:
+def _split(relation: Relation, *, is_batch: bool) -> Relation:
     if not isinstance(relation, Project):
         return relation
     calls = list(
@@ -117,9 +135,11 @@ def _split(relation: Relation) -> Relation:
     below = _Below(relation.input)
     windows: dict[_Window, list[OverCall]] = {}
     for call in calls:
-        windows.setdefault(_Window.of(call), []).append(call)
+        windows.setdefault(_Window.of(call, is_batch=is_batch), []).append(call)
     prepared = {call: below.function(call) for call in calls}
     keys = {window: below.keys(window) for window in windows}
+    for window, (_, order_by) in keys.items():
+        _check_order(windows[window], order_by)
     node, places = below.relation(), dict[OverCall, InputRef]()
     for number, (window, of_window) in enumerate(windows.items()):
         partition_by, order_by = keys[window]
@@ -133,6 +153,17 @@ def _split(relation: Relation) -> Relation:
         }
     expressions = tuple(_replaced(each, places) for each in relation.expressions)
     return replace(relation, input=node, expressions=expressions)
+
+
+def _check_order(calls: Sequence[OverCall], order_by: Sequence[SortKey]) -> None:
+    """Refuse ranks in no order, or one of constants, which leaves open what the first row is.
+
+    Raises:
+        PlanningError: when it is one.
+    """
+    for call in calls:
+        if call.function in _RANKING and not order_by:
+            raise PlanningError(f"{call.function} needs an ORDER BY of columns: without one, rows are in no order")
 
 
 def _replaced(scalar: Scalar, places: dict[OverCall, InputRef]) -> Scalar:

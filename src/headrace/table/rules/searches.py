@@ -79,7 +79,7 @@ def simplified(scalar: Scalar) -> Scalar:
     """A condition in the form that plans show."""
     if isinstance(scalar, Call) and scalar.function == "NOT":
         return _negated(scalar)
-    if isinstance(scalar, Call) and scalar.function in _OF_UNKNOWN:
+    if isinstance(scalar, Call) and scalar.function in _NULL_TESTS:
         scalar = _of_operands(scalar)
     if isinstance(scalar, Call) and (known := _of_literals(scalar)) is not None:
         return known
@@ -95,17 +95,27 @@ def simplified(scalar: Scalar) -> Scalar:
     return parts[0] if len(parts) == 1 else replace(scalar, operands=tuple(parts))
 
 
-_OF_UNKNOWN: Final = {"IS UNKNOWN": "IS NULL", "IS NOT UNKNOWN": "IS NOT NULL"}
+_NULL_TESTS: Final = {
+    "IS UNKNOWN": "IS NULL",
+    "IS NOT UNKNOWN": "IS NOT NULL",
+    "IS NULL": "IS NULL",
+    "IS NOT NULL": "IS NOT NULL",
+}
+_NUMBERS: Final = frozenset(("+", "-", "*", "/"))
 
 
 def _of_operands(scalar: Call) -> Call:
-    """A test whether a comparison is unknown, by tests of its operands for NULL."""
+    """A test whether a comparison is unknown, or a number NULL, by tests of its operands for NULL."""
     (tested,) = scalar.operands
-    name = _OF_UNKNOWN[scalar.function]
-    if not isinstance(tested, Call) or tested.function not in _OPPOSITE:
+    name = _NULL_TESTS[scalar.function]
+    if not isinstance(tested, Call) or not (tested.function in _OPPOSITE or tested.function in _NUMBERS):
         return replace(scalar, function=name)
-    operands = [each for each in tested.operands if each.type.nullable]
-    tests = tuple(replace(scalar, function=name, operands=(each,)) for each in operands)
+    operands = [
+        each.operand if isinstance(each, Cast) and each.is_implicit else each
+        for each in tested.operands
+        if each.type.nullable
+    ]
+    tests = tuple(_of_operands(replace(scalar, function=name, operands=(each,))) for each in operands)
     if len(tests) == 1:
         return tests[0]
     both = "OR" if name == "IS NULL" else "AND"

@@ -6,6 +6,7 @@ Unknown counts as false in conditions, which are those of ``WHERE``. They are al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -65,8 +66,10 @@ def _value_of(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
 
 
 def _divides_by_zero(scalar: Scalar) -> bool:
-    is_division = isinstance(scalar, Call) and scalar.function == "/"
-    return is_division and all(isinstance(each, Literal) for each in scalar.children) and _is_zero(scalar.children[1])
+    if not isinstance(scalar, Call) or scalar.function != "/":
+        return False
+    parts = [each.operand if _is_converted(each) and isinstance(each, Cast) else each for each in scalar.operands]
+    return all(isinstance(each, Literal) for each in parts) and _is_zero(parts[1])
 
 
 def _folded(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
@@ -145,12 +148,12 @@ def constant(scalar: Scalar) -> Scalar:
 
 
 def _is_portable(found: pa.Scalar) -> bool:
-    """Return whether Python can hold the constant: it has no dates beyond the year 9999."""
+    """Return whether a literal can hold the constant: there are none of infinity, nor of dates beyond the year 9999."""
     try:
-        found.as_py()
+        value = found.as_py()
     except (OverflowError, ValueError):
         return False
-    return True
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _is_zero(scalar: Scalar) -> bool:
@@ -177,6 +180,8 @@ _HOLDS_FOR_ITSELF: Final = {"=": True, "<=": True, ">=": True, "<>": False, "<":
 
 def _simplified(condition: Scalar) -> Scalar:
     """The simplified condition: a literal if it is met always, or never."""
+    if isinstance(condition, Case):
+        return _chosen(condition)
     if not isinstance(condition, Call):
         return condition
     if condition.function == "AND":
@@ -198,6 +203,7 @@ def _conjunction(parts: Sequence[Scalar]) -> Scalar:
     kept = [each for each in dict.fromkeys(parts) if not _counts_as(each, True)]
     if any(_counts_as(each, False) for each in kept) or contradict(kept):
         return _FALSE
+    kept.sort(key=lambda each: isinstance(each, Call) and each.function == "IS NOT NULL")  # they are asked last
     return all_of(kept) if kept else _TRUE
 
 
@@ -233,9 +239,33 @@ def _comparison(found: Call) -> Scalar:
 
 
 def _null_test(found: Call) -> Scalar:
-    if found.operands[0].type.nullable or not is_deterministic(found.operands[0]):
+    (operand,) = found.operands
+    if not is_deterministic(operand):
         return found
-    return _TRUE if found.function == "IS NOT NULL" else _FALSE
+    if not operand.type.nullable:
+        return _TRUE if found.function == "IS NOT NULL" else _FALSE
+    if not isinstance(operand, Call) or operand.function not in _NULL_BY_OPERANDS:
+        return found
+    operands = [_converted(each) for each in operand.operands if each.type.nullable]
+    tests = [_simplified(call(found.function, each)) for each in operands]
+    return all_of(tests) if found.function == "IS NOT NULL" else either(tests)
+
+
+def _converted(scalar: Scalar) -> Scalar:
+    """What is converted to the type that a function takes."""
+    return scalar.operand if isinstance(scalar, Cast) and scalar.is_implicit and not scalar.is_try else scalar
+
+
+_NULL_BY_OPERANDS: Final = frozenset(("+", "-", "*", "/", *_HOLDS_FOR_ITSELF))
+"""Functions that are NULL where an operand is, and nowhere else."""
+
+
+def _chosen(found: Case) -> Scalar:
+    """A condition that holds where another one does as well: ``CASE WHEN a THEN b ELSE FALSE END``."""
+    (branch, *others) = found.branches
+    if others or not _counts_as(found.otherwise, False):
+        return found
+    return _simplified(all_of([branch.condition, branch.result]))
 
 
 def _same(found: Call) -> Scalar:

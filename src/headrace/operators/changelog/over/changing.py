@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.common.arrays import codes_of, concat, differ, gather
+from headrace.common.arrays import Picked, codes_of, concat, differ, gather
 from headrace.common.batch import Batch
 from headrace.common.columns import schema_of
 from headrace.operators.changelog.keyed_changes import (
@@ -91,7 +91,7 @@ class ChangingOverOperator(KeyedChangesOperator):
         self, arrived: Arrived, versions: _Versions, pairs: _Pairs, ranked: _Positions, accumulators: list[pa.Array]
     ) -> tuple[Changes, Longs, list[pa.Array]]:
         """The changes that versions make, with the position of each among its record's changes, and its values."""
-        values = self._over(pairs, ranked, accumulators)
+        values = self._over(arrived.rows, pairs, ranked, accumulators)
         after = np.flatnonzero(pairs.before >= 0)
         is_changed = np.zeros(len(after), np.bool_)
         for column in values:
@@ -109,15 +109,20 @@ class ChangingOverOperator(KeyedChangesOperator):
         places = 2 * ranked.places[rows] + (np.arange(len(found)) >= len(after))
         return Changes(rows, kinds, records), places, [gather(column, found) for column in values]
 
-    def _over(self, pairs: _Pairs, ranked: _Positions, accumulators: list[pa.Array]) -> list[pa.Array]:
+    def _over(
+        self, rows: pa.RecordBatch, pairs: _Pairs, ranked: _Positions, accumulators: list[pa.Array]
+    ) -> list[pa.Array]:
         """The values of the functions over the rows of each version."""
         functions = self._functions
         segments = Segments(np.flatnonzero(np.diff(pairs.versions, prepend=-1)), len(pairs.rows))
         running = functions.running([gather(column, pairs.rows) for column in accumulators], segments)
         ordered = PartitionedRows(segments, ranked.codes[pairs.rows])
+        taken = Picked(rows.column, pairs.rows)
         shown = np.arange(len(pairs.rows)) if functions.frame.is_rows else ordered.peers[1] - 1
         columns = [
-            ranked_rows(call, ordered) if call.function in RANKING else gather(running[call], shown)
+            ranked_rows(call, ordered)
+            if call.function in RANKING
+            else gather(running[call] if call in running else functions.navigated(call, taken, ordered), shown)
             for call in functions.calls
         ]
         return [column.cast(call.type.arrow_type) for column, call in zip(columns, functions.calls, strict=True)]

@@ -141,12 +141,13 @@ class OverFunctions:
         if call in aggregated:
             made = aggregated[call]
         elif call.function in NAVIGATION:
-            made = self._navigated(call, rows, ordered)
+            made = self.navigated(call, rows, ordered)
         else:
             made = ranked_rows(call, ordered)
         return made if made.type == call.type.arrow_type else made.cast(call.type.arrow_type)
 
-    def _navigated(self, call: AggregateOperation, rows: pa.RecordBatch | Picked, ordered: PartitionedRows) -> pa.Array:
+    def navigated(self, call: AggregateOperation, rows: pa.RecordBatch | Picked, ordered: PartitionedRows) -> pa.Array:
+        """The column of ``LAG`` or ``LEAD``."""
         segments, offset = ordered.segments, self.offset_of(call)
         places = np.arange(segments.total) + (offset if call.function == "LEAD" else -offset)
         starts = segments.starts[segments.ids]

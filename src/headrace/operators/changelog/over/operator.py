@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Opera
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
 from headrace.operators.changelog.order import SortField, order_codes, places_of
 from headrace.operators.changelog.over.frames import PartitionedRows, framed
-from headrace.operators.changelog.over.functions import OverFunctions, row_numbers
+from headrace.operators.changelog.over.functions import RANKING, OverFunctions, ranked_rows, row_numbers
 from headrace.operators.changelog.pending_rows import DueRows
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.waiting import BufferingOperator, TakenBatches
@@ -36,6 +37,8 @@ Longs = npt.NDArray[np.int64]
 _BEFORE, _SUMS = "rows-before", "sums-before"
 _TIME = pa.field("time", pa.int64())
 _ARRIVAL = pa.field("arrival", pa.int64())
+_RANKS = pa.field("ranks", pa.int64())
+"""The number of different times, after the accumulators of a key."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,19 @@ class _RowsOfKeys:
     is_new: npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class _Counts:
+    """What has been before the new rows of each key.
+
+    Attributes:
+        rows: the number of rows.
+        ranks: the number of their different times.
+    """
+
+    rows: Longs
+    ranks: Longs
+
+
 class RowsBefore:
     """Keyed state of the rows that came earlier: those that frames still reach, or accumulators over them.
 
@@ -71,6 +87,7 @@ class RowsBefore:
         frame = functions.frame
         self._is_bounded = frame.low is not None
         self._keeps_rows = self._is_bounded or functions.reach > 0
+        self._counts_ranks = any(call.function == "DENSE_RANK" for call in functions.calls)
 
     def open(self, context: OperatorContext) -> None:
         """Restores the state."""
@@ -78,6 +95,7 @@ class RowsBefore:
         self._row_schema = pa.schema([*(columns.field(index) for index in self._functions.columns), _TIME, _ARRIVAL])
         fields = [field for one in self._functions.aggregators.aggregators for field in one.fields]
         sums = pa.schema([pa.field(f"{place}", type_.storage_type) for place, (_, type_) in enumerate(fields)])
+        sums = sums.append(_RANKS) if self._counts_ranks else sums
         self._rows = RowsOfKeys(context, _BEFORE, "rows before others", self._codec, self._row_schema, self._ttl)
         self._sums = RowsOfKeys(context, _SUMS, "aggregates of rows before", self._codec, sums, self._ttl)
 
@@ -103,7 +121,7 @@ class RowsBefore:
         """The columns of the functions for new rows. The rows that later frames need are then stored."""
         whole = self._with_before(keys, new) if self._keeps_rows else new
         ordered = PartitionedRows(whole.segments, whole.times)
-        counts = np.zeros(len(keys), np.int64)
+        counts = _Counts(np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64))
         found = self._of_frames(whole, ordered) if self._is_bounded else self._of_all_before(keys, new, counts)
         columns = [
             found[call] if call in found else self._column(call, whole, ordered, new, counts)
@@ -115,12 +133,16 @@ class RowsBefore:
         return [column.cast(type_) for column, type_ in zip(columns, types, strict=True)]
 
     def _column(
-        self, call: AggregateOperation, whole: _RowsOfKeys, ordered: PartitionedRows, new: _RowsOfKeys, counts: Longs
+        self, call: AggregateOperation, whole: _RowsOfKeys, ordered: PartitionedRows, new: _RowsOfKeys, counts: _Counts
     ) -> pa.Array:
-        """The column of a function that is no aggregate; ``counts`` says how many rows of keys have been before."""
+        """The column of a function that is no aggregate."""
         places = np.flatnonzero(whole.is_new)
         if call.function == "ROW_NUMBER":
-            return row_numbers(new.segments, counts)
+            return row_numbers(new.segments, counts.rows)
+        if call.function in RANKING:
+            before = counts.ranks if call.function == "DENSE_RANK" else counts.rows
+            ranks = fixed_width(ranked_rows(call, PartitionedRows(new.segments, new.times)))
+            return pa.array(ranks + before[new.segments.ids])
         found = self._functions.value(call, {}, whole.rows, ordered)
         if self._functions.frame.is_rows:
             return gather(found, places)
@@ -133,26 +155,39 @@ class RowsBefore:
         accumulators = functions.accumulators(whole.rows, whole.arrivals)
         return functions.results(framed(functions.aggregators, accumulators, low, high))
 
-    def _of_all_before(self, keys: KeyColumn, new: _RowsOfKeys, counts: Longs) -> dict[AggregateOperation, pa.Array]:
+    def _of_all_before(self, keys: KeyColumn, new: _RowsOfKeys, counts: _Counts) -> dict[AggregateOperation, pa.Array]:
         """The aggregates over new rows and all before them; only accumulators of earlier rows are stored."""
         functions, stored = self._functions, self._sums.find(keys)
-        counts[stored.of_keys] = fixed_width(stored.rows.column(0))
+        counts.rows[stored.of_keys] = fixed_width(stored.rows.column(0))
+        if self._counts_ranks:
+            counts.ranks[stored.of_keys] = fixed_width(stored.rows.column(len(stored.rows.schema) - 1))
         accumulators = functions.accumulators(new.rows, new.arrivals)
         of_keys = np.concatenate((stored.of_keys, new.segments.ids))
         order = in_order(of_keys)
-        pairs = zip(stored.rows.columns, accumulators, strict=True)
+        pairs = zip(stored.rows.columns[: len(accumulators)], accumulators, strict=True)
         columns = [gather(pa.concat_arrays([before, mine]), order) for before, mine in pairs]
         segments = Segments(np.flatnonzero(np.diff(of_keys[order], prepend=-1)), len(order))
         shown = np.flatnonzero(order >= len(stored))
         if not functions.frame.is_rows:
             shown = shown[PartitionedRows(new.segments, new.times).peers[1] - 1]
         running = functions.running(columns, segments)
-        self._remember_sums(keys, columns, segments)
+        self._remember_sums(keys, columns, segments, self._ranks_after(new, counts))
         return {call: gather(column, shown) for call, column in running.items()}
 
-    def _remember_sums(self, keys: KeyColumn, columns: list[pa.Array], segments: Segments) -> None:
+    def _ranks_after(self, new: _RowsOfKeys, counts: _Counts) -> list[pa.Array]:
+        """The number of different times of each key after the new rows, where it is needed."""
+        if not self._counts_ranks:
+            return []
+        first, _ = PartitionedRows(new.segments, new.times).peers
+        is_new_time = first == np.arange(new.segments.total)
+        return [pa.array(counts.ranks + np.add.reduceat(is_new_time.astype(np.int64), new.segments.starts))]
+
+    def _remember_sums(
+        self, keys: KeyColumn, columns: list[pa.Array], segments: Segments, ranks: Sequence[pa.Array]
+    ) -> None:
         merged = self._functions.aggregators.merge(columns, segments)
         schema = pa.schema([pa.field(str(place), column.type) for place, column in enumerate(merged)])
+        merged, schema = [*merged, *ranks], schema.append(_RANKS) if ranks else schema
         rows = StoredRows(np.arange(len(keys)), pa.RecordBatch.from_arrays(merged, schema=schema))
         self._sums.write(keys, rows, np.empty(0, np.int64))
 

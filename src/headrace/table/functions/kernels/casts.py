@@ -113,6 +113,8 @@ def _boolean_to_number(call: Invocation, value: Datum) -> Datum:
 
 def _number_to_boolean(_: Invocation, value: Datum) -> Datum:
     """Return which numbers are not zero."""
+    if pa.types.is_floating(value.type):
+        return pc.not_equal(value, constant(0.0, value.type))  # NaN is none
     return pc.not_equal(pc.sign(value).cast(pa.int64()), constant(0, pa.int64()))
 
 

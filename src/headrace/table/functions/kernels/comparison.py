@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from math import isnan
+from math import isnan, nan
 from typing import Any, Final
 
 import pyarrow as pa
@@ -170,10 +170,14 @@ def is_value(*, value: bool, negated: bool = False) -> Kernel:
 
 
 def greatest(_: Invocation, *operands: Datum) -> Datum:
-    """The largest operand, NULL when one is NULL."""
+    """The largest operand, NULL when one is NULL; NaN is above all numbers."""
     if pa.types.is_boolean(operands[0].type):
         return reduce(pc.or_, operands)
-    return pc.max_element_wise(*together(operands), skip_nulls=False)
+    same = together(operands)
+    found = pc.max_element_wise(*same, skip_nulls=False)
+    if not pa.types.is_floating(found.type):
+        return found
+    return pc.if_else(reduce(pc.or_, map(pc.is_nan, same)), pa.scalar(nan, found.type), found)
 
 
 def least(_: Invocation, *operands: Datum) -> Datum:

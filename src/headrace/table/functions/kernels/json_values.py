@@ -63,7 +63,7 @@ class JsonPath:
     is_strict: bool
 
     def find(self, value: Any) -> Any:
-        """The value at the path; an array of all values when the path can select several.
+        """The value at the path; an array of all values, maybe of none, when the path can select several.
 
         Raises:
             PathError: when it leads nowhere, and is strict.
@@ -75,7 +75,7 @@ class JsonPath:
             if is_definite and (is_wrong or (reach is Reach.ONE and not found)):
                 if self.is_strict:
                     raise PathError(f"the path {self.text!r} leads nowhere")
-                return None
+                return None if all(reach is Reach.ONE for _, reach in self.steps) else []
             is_definite &= reach is Reach.ONE
         return found[0] if is_definite else found
 

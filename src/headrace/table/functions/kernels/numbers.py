@@ -171,7 +171,8 @@ def absolute(call: Invocation, operand: Datum) -> Datum:
 
 def sign(call: Invocation, operand: Datum) -> Datum:
     """-1, 0 or 1, of the operand's type."""
-    return converted(pc.sign(operand).cast(pa.int8()), call.storage)
+    found = pc.sign(operand)
+    return converted(found if pa.types.is_floating(found.type) else found.cast(pa.int8()), call.storage)
 
 
 def floor(call: Invocation, operand: Datum) -> Datum:
