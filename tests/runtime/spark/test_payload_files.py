@@ -149,7 +149,7 @@ def test_who_has_what_is_shuffled_compressed_or_encrypted_or_elsewhere_has_it_by
 
 
 def counted(spark: SparkSession, lost: Path | None = None) -> list[Any]:
-    """How many records each key has; where ``lost`` does not exist, a file is lost on its way, and ``lost`` made."""
+    """How many records each key has; where ``lost`` does not exist, files are lost on their way, and ``lost`` made."""
     folder = Path(spark.sparkContext._temp_dir)
 
     def passing(number: int) -> int:
@@ -158,7 +158,8 @@ def counted(spark: SparkSession, lost: Path | None = None) -> list[Any]:
             while not (found := list(folder.glob("headrace-payloads-*/*-0.payloads"))):
                 assert time.monotonic() < deadline, "the other task wrote no file"
                 time.sleep(0.01)
-            found[0].unlink()
+            for file in (found[0], *found[0].parent.glob("job-*")):
+                file.unlink()
             lost.touch()
         return number
 
@@ -194,7 +195,7 @@ def test_a_job_goes_by_files_and_leaves_none(spark: SparkSession, monkeypatch: p
 
 
 @pytest.mark.spark
-def test_an_epoch_whose_file_is_lost_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_epoch_whose_files_are_lost_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
     lost = tmp_path / "lost"
     found = counted(spark, lost)
     assert lost.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import pickle
 import shutil
 import uuid
@@ -256,18 +257,24 @@ class SparkRuntime:
             self._prepared = self._of_job.shared_query(self._parallelism)
         elif self._prepared is None:
             self._prepared = self._of_job.query(self._job, self._parallelism)
+        self._bring_back_the_job()
         if self._job_file is not None:
             self._session.conf.set(JOB_KEY, self._job_file)
         self._session.conf.set(CONTEXT_KEY, context.to_text())
-        self._bring_back_the_job()
         return self._prepared.select("*")
 
     def _bring_back_the_job(self) -> None:
-        """A job manager that was slow to find itself superseded may have taken the job's file for one of an old run."""
+        """Write the job again where it is gone, which workers that start from now on would look for.
+
+        A job manager that was slow to find itself superseded may have taken the job's file for one of an old run; and
+        temporary folders are swept of files that nobody has read for days, as of workers that have known them for long.
+        """
         if self._big_job is not None:
             name, content = self._big_job
             if self._files.folder.size(name) is None:
                 self._files.write_job(content)
+        if self._job_file is not None and not os.path.exists(self._job_file):
+            self._job_file = write_shared_job(self._job, os.path.dirname(self._job_file))
 
     def _process_beside(self) -> BackgroundProcess | None:
         """The process for work that gives way to the epochs, where all tasks run on this machine."""
