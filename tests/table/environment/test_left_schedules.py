@@ -231,3 +231,13 @@ def test_catalogs_come_and_go(tmp_path: Path, clock: Clock, cluster: Cluster, jo
     run_due(one)
     assert jobs.asked == []
     assert datetime.fromisoformat("2026-03-03T00:59:00+00:00") == clock.now
+
+
+def test_a_catalog_store_that_cannot_be_read_is_told_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    one, ends = cluster.dispatcher("one"), iter([False, False, True])
+    (cluster.store / "odd.json").write_text("{")
+    with patch.object(one._ends, "wait", lambda _: next(ends)):
+        one._run()
+    (told,) = caplog.messages
+    assert told.startswith("the schedules of materialized tables cannot be looked for: ")
+    assert "odd.json is damaged" in told

@@ -49,7 +49,7 @@ class CarriedSchedules:
         )
         self._store = FileCatalogStore(place)
         self._taken: set[ObjectPath] = set()
-        self._told: dict[ObjectPath, str] = {}
+        self._told: dict[str, str] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-schedules", daemon=True)
 
@@ -77,9 +77,7 @@ class CarriedSchedules:
                     self._tables.materialized.take_up(path, found, self._cluster)
                     self._taken.add(path)
             except (HeadraceError, OSError) as error:
-                if self._told.get(path) != str(error):
-                    logger.warning("table %s is not refreshed when it is due: %s", path, error)
-                self._told[path] = str(error)
+                self._tell(f"table {path} is not refreshed when it is due", error)
 
     def _paths(self) -> Iterator[ObjectPath]:
         catalogs = self._tables.catalogs.catalogs
@@ -92,7 +90,13 @@ class CarriedSchedules:
             try:
                 self.look()
             except (HeadraceError, OSError) as error:
-                logger.warning("the schedules of materialized tables cannot be looked for: %s", error)
+                self._tell("the schedules of materialized tables cannot be looked for", error)
+
+    def _tell(self, what: str, error: Exception) -> None:
+        """Log what does not work, once and not at every look."""
+        if self._told.get(what) != str(error):
+            logger.warning("%s: %s", what, error)
+        self._told[what] = str(error)
 
 
 def _is_scheduled(table: object) -> TypeGuard[CatalogTable]:
