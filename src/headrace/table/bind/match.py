@@ -330,7 +330,8 @@ class PatternCheck:
 
     def _check_limits(self, part: queries.PatternRepetition) -> None:
         if part.most is not None and part.most < max(part.least or 0, 1):
-            self._context.defer(part, f"the largest number of rows is {max(part.least or 0, 1)} at least")
+            advice = None if part.least else "Leave out what takes no rows."
+            self._context.defer(part, f"the largest number of rows is {max(part.least or 0, 1)} at least", advice)
 
 
 _MOST_PERMUTED: Final = 6

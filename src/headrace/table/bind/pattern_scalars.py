@@ -72,7 +72,10 @@ class PatternScalars(ExpressionBinder):
         names = self._schema.names
         if rest[0].text not in names:
             if not is_qualified and len(node.names) > 1:
-                advice = misspelt(first, list(self._variables))
+                known = list(self._variables)
+                advice = misspelt(first, known) or (
+                    f"Columns are of a variable, {known[0]}.{rest[-1]}, or of the last row as {rest[-1]} alone."
+                )
                 raise self.context.error(node, f"pattern variable '{first}' not found", advice)
             raise self.context.error(node, f"column '{rest[0]}' not found", misspelt(rest[0].text, names))
         column = self._schema[names.index(rest[0].text)]
@@ -186,7 +189,8 @@ class PatternScalars(ExpressionBinder):
 
     def aggregate(self, node: sql.SqlCall, function: FunctionDefinition) -> Scalar:
         if node.quantifier is sql.SetQuantifier.DISTINCT:
-            raise self.context.error(node, "aggregates of MATCH_RECOGNIZE take no DISTINCT")
+            advice = "Write ALL ROWS PER MATCH with MATCH_NUMBER(), and GROUP BY outside."
+            raise self.context.error(node, "aggregates of MATCH_RECOGNIZE take no DISTINCT", advice)
         if node.filter is not None:
             self.context.defer(node.filter, "aggregates of MATCH_RECOGNIZE take no FILTER", "Use CASE WHEN ... END.")
         if any(isinstance(argument, sql.Star) and argument.qualifier for argument in node.arguments):
