@@ -237,7 +237,8 @@ def fixed_width_array(cells: npt.NDArray[Any], kind: pa.DataType = _BINARY, like
 def decimal_array(values: npt.NDArray[Any], storage: pa.DataType, like: pa.Array) -> pa.Array:
     """Decimals with these digits, null where another column is."""
     words = np.empty((len(values), 2), np.int64)
-    words[:, 0], words[:, 1] = values, values >> 63
+    words[:, 0] = values
+    np.right_shift(values, 63, out=words[:, 1])
     made = pa.Array.from_buffers(storage, len(values), [None, pa.py_buffer(words)])
     return pc.if_else(pc.is_valid(like), made, pa.scalar(None, storage)) if like.null_count else made
 
