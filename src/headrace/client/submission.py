@@ -24,7 +24,7 @@ from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.common.notebooks import is_notebook, with_cells
 from headrace.common.options import ROCKSDB_OPTIONS
 from headrace.common.pickling import pickle_by_value
-from headrace.connectors.driver_sink import CollectSink
+from headrace.connectors.driver_sink import CollectSink, DriverSink
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import MapSpec, OperatorSpec, SinkSpec, SourceSpec
@@ -353,7 +353,16 @@ def blob_of(
         dependencies=dependencies,
         storage_options=dict(storage_options),
         logs=logs,
+        ends_in_driver=_ends_in_driver(plan),
     )
+
+
+def _ends_in_driver(plan: JobPlan) -> bool:
+    """Return whether one task runs the last stage of a bounded job, and all it does is for the driver."""
+    *before, last = plan.stages
+    sinks = [each.node.spec.sink for each in last.operators if isinstance(each.node.spec, SinkSpec)]
+    is_single = bool(before) and last.parallelism == 1
+    return plan.settings.is_batch and is_single and bool(sinks) and all(isinstance(each, DriverSink) for each in sinks)
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:

@@ -18,8 +18,9 @@ from pyspark import SparkFiles
 
 from headrace.common.errors import JobExecutionError
 from headrace.common.pickling import pickle_by_value
-from headrace.exchange.envelope import EnvelopeKind
+from headrace.exchange.envelope import EnvelopeKind, from_record_batch
 from headrace.runtime.spark.background_process import BackgroundProcess
+from headrace.runtime.spark.driver_stage import DriverStage
 from headrace.runtime.spark.epoch_sessions import CONTEXT_KEY, EPOCH_SESSIONS, JOB_KEY
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
@@ -28,7 +29,7 @@ from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_
 from headrace.runtime.spark.task_times import times_of
 from headrace.runtime.spark.worker import ShippedJob, background_stage, write_shared_job
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
-from headrace.runtime.task.dependencies import own_path
+from headrace.runtime.task.dependencies import NOTHING, own_path
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, with_times
 from headrace.storage.folder import Folder
 from headrace.storage.locations import options_for_tasks
@@ -87,6 +88,7 @@ class SparkRuntime:
         self._payloads: str | None = None
         self._job_files: set[str] = set()
         self._prepared: DataFrame | None = None
+        self._last: DriverStage | None = None
         self._is_undisturbed = True
 
     def start(self, blob: SerializedJob) -> None:
@@ -99,7 +101,10 @@ class SparkRuntime:
         """
         for archive in blob.dependencies.all():
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
+        self._close_last()
         self._parallelism = blob.parallelism
+        if blob.ends_in_driver and self._tasks_run_here and blob.dependencies == NOTHING:
+            self._last, self._parallelism = DriverStage(blob), blob.parallelism[:-1]
         self._prepared = None  # of another plan of the job; what work beside the epochs has of that stays until the end
         if not self._is_started:
             self._files = ShippedFiles(blob.shipped)
@@ -113,15 +118,18 @@ class SparkRuntime:
             self._check_executors(blob.state)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
-        """Run the epoch as one query.
+        """Run the epoch as one query, but for a last stage that the driver runs.
 
         Raises:
-            InfrastructureError: on a fault that Spark's own retries did not mend.
+            InfrastructureError: on a fault that Spark's own retries did not mend, or when it is given up.
         """
         context_parts = self._ship_context(context)
         try:
             self._tag_queries()
-            table = self._query(context_parts).toArrow()
+            found = self._query(context_parts).toArrow().to_batches()
+            envelopes = [envelope for batch in found for envelope in from_record_batch(batch)]
+            if self._last is not None:
+                envelopes = self._last.run(envelopes, self._payloads)
         except SPARK_ERRORS as error:
             self._is_undisturbed = False
             raise failure(f"epoch {context.epoch}", error) from error
@@ -129,12 +137,9 @@ class SparkRuntime:
             self._files.forget(context_parts)
             if self._payloads is not None:  # giving gigabytes back takes a while, in which the next epoch may begin
                 self._cleaning.submit(remove, files_in(self._payloads))
-        payloads = table.column("payload")
-        kinds = table.column("kind").to_pylist()
-        reports = (
-            pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == EnvelopeKind.REPORT
-        )
-        return with_times(reports, times_of(self._of_job.times, context.epoch))
+        reports = (pickle.loads(each.payload) for each in envelopes if each.kind == EnvelopeKind.REPORT)
+        times = times_of(self._of_job.times, context.epoch)
+        return with_times(reports, times if self._last is None else [*times, *self._last.times])
 
     def slots(self) -> int:
         """The cores of all executors that are there now.
@@ -181,12 +186,15 @@ class SparkRuntime:
         # Not interruptTag() of the session: it finds only what the same thread has tagged.
         with contextlib.suppress(*_STOPPED):
             self._session.sparkContext.cancelJobsWithTag(self._tag)
+        if self._last is not None:
+            self._last.interrupt()
         if self._beside is not None:
             self._beside.end()
 
     def close(self) -> None:
         """Let go of the job; the session stays, for the next job and for the user's own queries."""
         self._background.shutdown(wait=True, cancel_futures=True)
+        self._close_last()
         if self._beside is not None:
             self._beside.end()
         self._cleaning.shutdown(wait=True, cancel_futures=True)  # the folder goes as a whole
@@ -198,6 +206,11 @@ class SparkRuntime:
             self._session.sparkContext.removeJobTag(self._tag)
             if self._is_undisturbed:  # else tasks of the job may still run
                 EPOCH_SESSIONS.give_back(self._given, self._of_job)
+
+    def _close_last(self) -> None:
+        if self._last is not None:
+            self._last.close()
+            self._last = None
 
     def _tag_queries(self) -> None:
         """Let :meth:`cancel` find the queries that this thread is about to run."""

@@ -47,6 +47,7 @@ class SerializedJob:
         dependencies: what its functions need besides.
         storage_options: how its sources and sinks reach object stores; not shown, since there are secrets among them.
         logs: how the processes that tasks run in are to print logs.
+        ends_in_driver: whether its last stage may run in the driver, where all tasks run on the driver's machine.
     """
 
     plan: bytes
@@ -57,6 +58,7 @@ class SerializedJob:
     dependencies: JobDependencies = NOTHING
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     logs: LogSettings = UNCONFIGURED
+    ends_in_driver: bool = False
 
     @property
     def state(self) -> Folder:
