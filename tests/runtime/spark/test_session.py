@@ -191,7 +191,7 @@ def test_what_a_job_is_made_of_is_not_in_the_event_log(spark: SparkSession, tmp_
     password = "hunter" + "2"
     with environment.from_collection([1]).map(lambda n: f"{n} {password}").execute_and_collect() as records:
         assert list(records) == ["1 hunter2"]
-    running.listenerBus().waitUntilEmpty()
+    running.listenerBus().waitUntilEmpty(120_000)
     running.removeSparkListener(log)
     log.stop()
 
