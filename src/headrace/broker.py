@@ -23,6 +23,8 @@ from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.common.java import bundled_java_home, cache_directory, find_java
 from headrace.common.logs import get_logger
 
+logger = get_logger(__name__)
+
 HOST: Final = "127.0.0.1"
 
 JAVA_OPTIONS: Final = (
@@ -103,8 +105,6 @@ def properties(settings: Mapping[str, object]) -> str:
     """The settings as a file of Java's properties, which takes a backslash for an escape."""
     return "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
 
-
-logger = get_logger(__name__)
 
 _START_SECONDS: Final = 120
 _STOP_SECONDS: Final = 60

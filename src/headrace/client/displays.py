@@ -31,6 +31,8 @@ from headrace.jobmanager.events import (
 )
 from headrace.jobmanager.status import JobSnapshot
 
+logger = get_logger(__name__)
+
 _REFRESHES_PER_SECOND: Final = 4
 
 
@@ -120,8 +122,6 @@ def _redirect(streams: dict[int, Any]) -> list[tuple[logging.StreamHandler[Any],
             handler.setStream(streams[id(handler.stream)])
     return changed
 
-
-logger = get_logger(__name__)
 
 LINE_SECONDS: Final = 5.0
 """The interval at which a job says where it is, when it says so in lines."""

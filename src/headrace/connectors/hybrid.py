@@ -27,6 +27,8 @@ from headrace.connectors.source import (
     SplitRead,
 )
 
+logger = get_logger(__name__)
+
 __all__ = ["HybridSource", "HybridSourceBuilder", "SourceSwitchContext"]
 
 
@@ -72,8 +74,6 @@ class LaterSource:
 
 
 _ADVICE: Final = "sources may be added behind the others, but not be taken away or replaced"
-
-logger = get_logger(__name__)
 
 
 class HybridEnumerator(SplitEnumerator):

@@ -16,6 +16,8 @@ from headrace.common.other_names import alike
 from headrace.connectors.ranges import pending_numbers, share
 from headrace.connectors.source import Json, Pending, ReadBudget, SplitEnumerator, SplitRead
 
+logger = get_logger(__name__)
+
 A_PARTITION: Final = "TopicPartition('orders', 0) and the like (KafkaTopicPartition is the same)"
 """The notation of a partition, for errors."""
 
@@ -221,8 +223,6 @@ def topic_made_again(topic: str) -> SourceChangedError:
 
 _RECORD_BYTES: Final = 256
 """The estimated size of a record."""
-
-logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

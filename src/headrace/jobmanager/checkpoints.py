@@ -375,9 +375,6 @@ def _results_of(round_: Future[list[CompactionOutcome | None]]) -> list[Compacti
         return []
 
 
-logger = get_logger(__name__)
-
-
 def explained(
     failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
 ) -> BaseException:

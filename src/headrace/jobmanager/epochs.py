@@ -43,6 +43,8 @@ from headrace.runtime.task.messages import (
 from headrace.time.clock import Clock
 from headrace.time.watermark_strategy import WatermarkAlignment
 
+logger = get_logger(__name__)
+
 _FULL: Final = 0.9
 """The share of a budget from which on it counts as used up, since the shares of splits are rounded."""
 
@@ -272,8 +274,6 @@ def _timers(manifest: Manifest) -> list[int]:
 def _may_bring_more(source: SourceCoordinator) -> bool:
     return not source.enumerator.is_complete() or any(source.unfinished())
 
-
-logger = get_logger(__name__)
 
 _LOOK_SECONDS: Final = 0.05
 

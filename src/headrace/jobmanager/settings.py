@@ -30,6 +30,8 @@ from headrace.plan.window_paths import BY_COLUMNS, gives_at_end, is_join, path_o
 from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.uid_mapping import SAME_UIDS, UidMapping
 
+logger = get_logger(__name__)
+
 
 class Retention(Enum):
     """After which last statuses of a job its checkpoints are deleted; names as in Flink."""
@@ -42,8 +44,6 @@ class Retention(Enum):
         """Return whether checkpoints go when a job has ended like that."""
         return status in self.value
 
-
-logger = get_logger(__name__)
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
 """How many restarts in a row a job gets that has neither a checkpoint directory nor a restart strategy of its own.

@@ -20,6 +20,8 @@ from headrace.runtime.task.messages import ChannelReport, EpochReports, SplitAss
 from headrace.storage.locations import usual_spelling
 from headrace.time.watermark_strategy import WatermarkAlignment
 
+logger = get_logger(__name__)
+
 
 @dataclass(slots=True)
 class Split:
@@ -90,9 +92,6 @@ class SplitPlan:
 
 FIRST_RECORDS: Final = 100
 """So many records an epoch are read at most of a split of a group as long as its pace is not known: in two epochs."""
-
-
-logger = get_logger(__name__)
 
 
 class SourceCoordinator:

@@ -39,6 +39,8 @@ from headrace.log.commits import (
 from headrace.log.records import SegmentReader
 from headrace.storage.folder import Folder
 
+logger = get_logger(__name__)
+
 CHUNKS: Final = "arrow"
 """The ending of the names of files of records."""
 
@@ -185,8 +187,6 @@ class MaintenanceClaim:
     def _content(self, version: int) -> bytes:
         return f"{self._owner} {version}".encode()
 
-
-logger = get_logger(__name__)
 
 _MARK: Final = "headrace-log"
 """The file that tells a log from another folder."""

@@ -23,6 +23,8 @@ from headrace.log.journal import CHUNKS, Journal, abandoned, new_chunk, read_nam
 from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, Segment, encode, runs_of
 from headrace.log.transactions import check_staged
 
+logger = get_logger(__name__)
+
 _LARGE_BYTES: Final = MAX_BYTES // 4
 _LARGE_ROWS: Final = MAX_ROWS // 4
 """A segment with so much is not merged with others any more."""
@@ -188,8 +190,6 @@ def _alike(segments: Sequence[Segment], now: int, deletions_until: int) -> Itera
         for together in runs_of(alike, _AT_ONCE_BYTES):
             yield compacted, together
 
-
-logger = get_logger(__name__)
 
 _STAGED_LIFE_MS: Final = 7 * 86_400_000
 """The time in which a writer has to commit records that it has in memory; later it writes them anew."""

@@ -14,6 +14,8 @@ from headrace.log.commits import HEADER_BYTES, Author, Commit, LogState, Produce
 from headrace.log.journal import Journal, StagedFor, abandoned, may_be_gone, new_chunk, read_name, tag_of
 from headrace.log.records import Placed, Segment, encode, inlined
 
+logger = get_logger(__name__)
+
 ABANDONED: Final = 1 << 62
 """Epoch and sequence of a producer whose output was given up for good: nobody comes after it."""
 
@@ -113,8 +115,6 @@ def _time_of(journal: Journal, version: int) -> int | None:
             return commits[0][0].time
         return next((time for at, time in reversed(journal.state().history) if at <= version), None)
 
-
-logger = get_logger(__name__)
 
 _INLINE_BYTES: Final = 64 << 10
 """Records that take less than this lie in the commit record itself."""

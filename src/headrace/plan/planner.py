@@ -58,6 +58,8 @@ from headrace.state.protocols import NO_STATE, WITHOUT_KEYS, StateKind
 from headrace.windowing.assigners import ProcessingTimeAssigner
 from headrace.windowing.definition import WindowDefinition
 
+logger = get_logger(__name__)
+
 
 def with_uids(graph: StreamGraph) -> StreamGraph:
     """Give each operator an identity: the user's uid, else a digest of its kind and of what comes before it.
@@ -367,8 +369,6 @@ def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
         stages[node.id], roots[node.id] = stage, set() if None in ways else ways
     return stages
 
-
-logger = get_logger(__name__)
 
 _BEFORE: Final = "give the strategy to from_source(...), or call assign_timestamps_and_watermarks() before key_by()"
 

@@ -39,6 +39,8 @@ from headrace.reporters.sampler import JobSampler, driver_place
 from headrace.reporters.spans import Span, SpanMaker
 from headrace.time.clock import SystemClock
 
+logger = get_logger(__name__)
+
 
 def _text_list(text: str) -> tuple[str, ...]:
     return tuple(str(item).strip() for item in parse_list(text))
@@ -211,8 +213,6 @@ def trace_reporters_of(configuration: Configuration) -> list[ReporterSettings[Tr
     """
     return list(_TRACES.settings(configuration))
 
-
-logger = get_logger(__name__)
 
 MOST_SPANS: Final = 10_000
 """The largest number of spans that wait for a reporter; of more, the oldest ones are dropped."""

@@ -33,6 +33,8 @@ from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import SavepointFormat, savepoint_format
 from headrace.storage.folder import Folder
 
+logger = get_logger(__name__)
+
 _MARK: Final = re.compile(r"([0-9]{12})\.running")
 
 STARTING: Final = 0
@@ -207,8 +209,6 @@ def _retained(folder: Folder) -> str:
     numbers = ", ".join(map(str, _numbers(folder)))
     return f"it retains {numbers} (execution.checkpointing.num-retained says how many)" if numbers else "it has none"
 
-
-logger = get_logger(__name__)
 
 REQUESTS: Final = "requests"
 """The folder of requests in a checkpoint directory."""

@@ -33,6 +33,8 @@ from headrace.reporters.sampler import driver_place
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 
+logger = get_logger(__name__)
+
 _FORMAT: Final = 1
 """Of the documents that are written; larger ones are of later versions, which may have changed what fields mean."""
 
@@ -206,8 +208,6 @@ def _error(value: Mapping[str, str]) -> BaseException:
     made.args = (message,)
     return made
 
-
-logger = get_logger(__name__)
 
 _STATUS: Final = "status"
 

@@ -29,6 +29,8 @@ from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.plan.job_plan import JobPlan
 from headrace.server.wire import model
 
+logger = get_logger(__name__)
+
 
 @model
 class TopicInfo:
@@ -117,8 +119,6 @@ def read_topics(document: Mapping[str, Any]) -> JobTopics:
         ]
     )
 
-
-logger = get_logger(__name__)
 
 _APART_SECONDS: Final = 5.0
 _APART_PER_SECOND: Final = 10.0

@@ -29,6 +29,8 @@ from headrace.connectors.partitions import (
 )
 from headrace.connectors.source import Json, Pending, ReadBudget, SplitEnumerator, SplitRead
 
+logger = get_logger(__name__)
+
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 3.0
@@ -142,9 +144,6 @@ def cluster_settings(properties: Mapping[str, str], cluster: str, metadata: Mapp
     if _PREFIX in merged:
         merged[_PREFIX] = f"{merged[_PREFIX]}-{cluster}"
     return ClientSettings(merged)
-
-
-logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

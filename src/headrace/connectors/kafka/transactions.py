@@ -36,6 +36,8 @@ from headrace.connectors.kafka.writer import MessageSender, StagedEpoch, folder_
 from headrace.connectors.sink import Committer, CommitterContext, Json
 from headrace.storage.folder import Folder
 
+logger = get_logger(__name__)
+
 _ANSWER_SECONDS: Final = 20
 _RETRY_SECONDS: Final = 0.1
 _PARTITION: Final = 0
@@ -133,8 +135,6 @@ def read_marker(settings: ClientSettings, transactional_id: str, topic: str) -> 
 
 
 T = TypeVar("T")
-
-logger = get_logger(__name__)
 
 _REQUEST_SECONDS: Final = 30
 _MARK_SECONDS: Final = 10

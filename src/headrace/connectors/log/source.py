@@ -45,6 +45,8 @@ from headrace.log.groups import Group
 from headrace.log.log import Log
 from headrace.log.membership import commit_without_members
 
+logger = get_logger(__name__)
+
 
 class LogBuilder(Builder):
     """Puts something together that reads or writes an embedded log."""
@@ -65,9 +67,6 @@ class LogBuilder(Builder):
 
     def _check_location(self) -> None:
         self._needed("location", "a log: call set_log() with its path")
-
-
-logger = get_logger(__name__)
 
 
 class EmbeddedPartitionedLog(PartitionedLog):

@@ -39,6 +39,8 @@ from headrace.formats.lines import (
 )
 from headrace.storage.files import shown
 
+logger = get_logger(__name__)
+
 
 def _taker_of(schema: CsvSchema, file_columns: list[str]) -> int | None:
     """The place of the column that takes the last value of a line with more values than columns, if there is one."""
@@ -60,8 +62,6 @@ def _line_with_returns(schema: CsvSchema) -> re.Pattern[bytes]:
     value = value_pattern(schema.quote, schema.delimiter, schema.escape, r"\r\n")
     return re.compile(rf"(?s)(?:{value}{re.escape(schema.delimiter)})*+{value}\r?\n".encode())
 
-
-logger = get_logger(__name__)
 
 _COMMENT = re.compile(rb"(?m)^#.*(?:\n|\Z)")
 _BLANK = re.compile(rb"(?m)^\r?$")

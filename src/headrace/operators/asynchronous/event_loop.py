@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 from headrace.common.call_site import CallSite, of_stack
 from headrace.common.logs import get_logger
 
+logger = get_logger(__name__)
+
 Call = tuple[Future[Any], Callable[[], Any]]
 
 
@@ -111,8 +113,6 @@ _HELD_UP: Final = (
     "%s: nothing else could run in its event loop for %.1f s, at %s: use a client that can be awaited, or "
     "await asyncio.to_thread(...)"
 )
-
-logger = get_logger(__name__)
 
 
 class EventLoopThread:

@@ -24,6 +24,8 @@ from headrace.common.types import Row
 from headrace.operators.asynchronous.event_loop import DaemonThreads
 from headrace.state.keys.typed import NAN, same_nan
 
+logger = get_logger(__name__)
+
 
 def found_key(key: Any) -> Any:
     """A key as a dict finds it: all NaNs are one, as in the keys of streams, and not each unlike itself."""
@@ -261,8 +263,6 @@ def _has_null(key: Any) -> bool:
 
 
 T = TypeVar("T")
-
-logger = get_logger(__name__)
 
 _CLOSING_SECONDS: Final = 2.0
 """So long connections may take to close."""

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
 
+logger = get_logger(__name__)
+
 
 class StoredWindow(NamedTuple):
     """A window of a key.
@@ -293,8 +295,6 @@ _WORDS: Final = {
     "types": "type of contents",
 }
 
-
-logger = get_logger(__name__)
 
 MERGING_WINDOWS: Final = "merging-window-set"
 """The state of keys that windows which merge are known by."""

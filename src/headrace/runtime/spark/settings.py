@@ -17,6 +17,8 @@ from headrace.common.logs import get_logger
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+logger = get_logger(__name__)
+
 
 DEFAULT_MASTER: Final = "local[*]"
 
@@ -271,8 +273,6 @@ def _magnitude(text: str) -> int | None:
         return None
     return int(found[1]) * _UNITS[found[2]]
 
-
-logger = get_logger(__name__)
 
 _NOT_REGISTERED: Final = frozenset({"spark.app.name", "spark.local.dir", "spark.master", "spark.python.worker.memory"})
 """Settings of Spark that are not among those that its classes declare."""
