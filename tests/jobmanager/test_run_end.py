@@ -41,8 +41,8 @@ class Checkpoints:
         self.is_discarded = True
 
 
-def explained(checkpoints: Any, failure: BaseException, *, cancelled: bool = False) -> BaseException:
-    return ends.explained(failure, checkpoints, "orders", is_cancelled=cancelled)
+def root_cause(checkpoints: Any, failure: BaseException, *, cancelled: bool = False) -> BaseException:
+    return ends.root_cause(failure, checkpoints, "orders", is_cancelled=cancelled)
 
 
 def discard(checkpoints: Any, retention: Retention, error: Exception | None = None, *, has_run: bool = True) -> None:
@@ -55,14 +55,14 @@ SUPERSEDED = JobSupersededError("another job manager has taken over")
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_who_was_superseded_failed_for_that_reason(cancelled: bool) -> None:
     checkpoints = Checkpoints(SUPERSEDED)
-    assert explained(checkpoints, FileNotFoundError("a state file"), cancelled=cancelled) is SUPERSEDED
+    assert root_cause(checkpoints, FileNotFoundError("a state file"), cancelled=cancelled) is SUPERSEDED
     own = JobSupersededError("found out by itself")
-    assert explained(checkpoints, own, cancelled=cancelled) is own
+    assert root_cause(checkpoints, own, cancelled=cancelled) is own
 
 
 @pytest.mark.parametrize("owner", [None, OSError("the storage is away")])
 def test_what_fails_while_a_job_is_cancelled_fails_for_that_reason(owner: OSError | None) -> None:
-    told = explained(Checkpoints(owner), ValueError("torn down"), cancelled=True)
+    told = root_cause(Checkpoints(owner), ValueError("torn down"), cancelled=True)
     assert isinstance(told, JobCancelledError)
     assert str(told) == "job 'orders' was cancelled after epoch 10"
 
@@ -70,11 +70,11 @@ def test_what_fails_while_a_job_is_cancelled_fails_for_that_reason(owner: OSErro
 @pytest.mark.parametrize("owner", [None, OSError("the storage is away")])
 def test_every_other_failure_is_the_reason_itself(owner: OSError | None) -> None:
     failure = ValueError("a bug")
-    assert explained(Checkpoints(owner), failure) is failure
+    assert root_cause(Checkpoints(owner), failure) is failure
 
 
 def test_an_exit_of_the_users_code_is_a_failure() -> None:
-    told = explained(Checkpoints(), SystemExit(3))
+    told = root_cause(Checkpoints(), SystemExit(3))
     assert isinstance(told, JobExecutionError)
     assert "raised SystemExit: 3; it has to raise an exception instead" in str(told)
 

@@ -1,4 +1,4 @@
-"""The chain of a job's manifests: what is held back, how each is made, which is newest; and compaction beside it."""
+"""The chain of a job's manifests: how each is made, what is held back, what is left at the end; and compaction."""
 
 import threading
 import uuid
@@ -278,6 +278,119 @@ def _epochs(manifest: Manifest) -> int:
     return manifest.counters.get("numEpochs", 0)
 
 
+_LOOK_SECONDS: Final = 0.2
+"""The interval at which a job whose epoch is held looks whether it is cancelled, or taken over."""
+
+
+class EpochGate:
+    """Holds back an epoch with records that violate expectations, until somebody releases it or ends the job.
+
+    The epoch has run, and its state is written, but no manifest names it: nothing of it is visible, and if the process
+    dies, the epoch is run again and held again. Its input waits where it is; further input is not read.
+
+    Args:
+        publish: is told of held epochs.
+        stop: set when the job is to stop; then the epoch is dropped.
+        meanwhile: is called again and again while an epoch is held; raises what ends the wait.
+    """
+
+    def __init__(
+        self, publish: Callable[[JobEvent], None], stop: threading.Event, meanwhile: Callable[[], None]
+    ) -> None:
+        self._publish = publish
+        self._stop = stop
+        self._meanwhile = meanwhile
+        self._lock = threading.Lock()
+        self._held: EpochHeld | None = None
+        self._released = threading.Event()
+
+    def release(self) -> int:
+        """Let the epoch that is held be published; from any thread.
+
+        Returns:
+            Its number.
+
+        Raises:
+            JobExecutionError: when none is held.
+        """
+        with self._lock:
+            if self._held is None or self._released.is_set():
+                raise JobExecutionError("no epoch of the job is held")
+            self._released.set()
+            return self._held.epoch
+
+    def lets_pass(self, held: EpochHeld) -> bool:
+        """Wait until an epoch is released.
+
+        Returns:
+            False when the job stops, so that it is not to be published.
+        """
+        with self._lock:
+            self._held = held
+            self._released.clear()
+        try:
+            self._publish(held)
+            while not (self._released.wait(_LOOK_SECONDS) or self._stop.is_set()):
+                self._meanwhile()
+            passes = self._released.is_set()
+        finally:
+            with self._lock:
+                self._held = None
+        self._publish(EpochReleased(held.epoch, passes))
+        return passes
+
+
+def root_cause(
+    failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
+) -> BaseException:
+    """The root cause of a run's end.
+
+    A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
+    what fails while a job is being cancelled fails for that reason.
+    """
+    try:
+        checkpoints.check_owner()
+    except JobSupersededError as superseded:
+        return failure if isinstance(failure, JobSupersededError) else superseded
+    except OSError:
+        logger.info("whether job %r has been taken over cannot be told", name, exc_info=True)
+    if is_cancelled:
+        return cancellation(name, checkpoints.newest)
+    if isinstance(failure, EXITS):
+        return JobExecutionError(
+            f"job {name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: {failure}; it has "
+            "to raise an exception instead"
+        )
+    return failure
+
+
+def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
+    """The error of a cancelled run."""
+    return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
+
+
+def discard_checkpoints(
+    checkpoints: CheckpointCoordinator, retention: Retention, name: str, error: BaseException | None, *, has_run: bool
+) -> None:
+    """Delete the checkpoints of a job, when the configuration wants that after such an end.
+
+    Args:
+        checkpoints: the chain of its manifests.
+        retention: after which ends they are deleted.
+        name: the job's name.
+        error: why the run has ended; None where nothing failed.
+        has_run: whether it has completed an epoch.
+    """
+    finished = error is None and checkpoints.known().finished
+    status = JobEnd(None, finished, error).status  # without the savepoint of a stop, which may refer to them
+    # A job that fails before its first epoch may have failed because they are another's.
+    if retention.deletes(status) and (has_run or status is not JobStatus.FAILED):
+        try:
+            checkpoints.discard()
+        except Exception:
+            logger.warning("job %r: deleting its checkpoints failed", name, exc_info=True)
+
+
 EPOCHS_BETWEEN_LOOKS = 8
 """How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition.
 
@@ -373,116 +486,3 @@ def _results_of(round_: Future[list[CompactionOutcome | None]]) -> list[Compacti
     except (HeadraceError, OSError) as error:
         logger.warning("a compaction is given up; state grows until a later one makes up for it: %s", error)
         return []
-
-
-def explained(
-    failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
-) -> BaseException:
-    """The root cause of a run's end.
-
-    A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
-    what fails while a job is being cancelled fails for that reason.
-    """
-    try:
-        checkpoints.check_owner()
-    except JobSupersededError as superseded:
-        return failure if isinstance(failure, JobSupersededError) else superseded
-    except OSError:
-        logger.info("whether job %r has been taken over cannot be told", name, exc_info=True)
-    if is_cancelled:
-        return cancellation(name, checkpoints.newest)
-    if isinstance(failure, EXITS):
-        return JobExecutionError(
-            f"job {name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: {failure}; it has "
-            "to raise an exception instead"
-        )
-    return failure
-
-
-def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
-    """The error of a cancelled run."""
-    return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
-
-
-def discard_checkpoints(
-    checkpoints: CheckpointCoordinator, retention: Retention, name: str, error: BaseException | None, *, has_run: bool
-) -> None:
-    """Delete the checkpoints of a job, when the configuration wants that after such an end.
-
-    Args:
-        checkpoints: the chain of its manifests.
-        retention: after which ends they are deleted.
-        name: the job's name.
-        error: why the run has ended; None where nothing failed.
-        has_run: whether it has completed an epoch.
-    """
-    finished = error is None and checkpoints.known().finished
-    status = JobEnd(None, finished, error).status  # without the savepoint of a stop, which may refer to them
-    # A job that fails before its first epoch may have failed because they are another's.
-    if retention.deletes(status) and (has_run or status is not JobStatus.FAILED):
-        try:
-            checkpoints.discard()
-        except Exception:
-            logger.warning("job %r: deleting its checkpoints failed", name, exc_info=True)
-
-
-_LOOK_SECONDS: Final = 0.2
-"""The interval at which a job whose epoch is held looks whether it is cancelled, or taken over."""
-
-
-class EpochGate:
-    """Holds back an epoch with records that violate expectations, until somebody releases it or ends the job.
-
-    The epoch has run, and its state is written, but no manifest names it: nothing of it is visible, and if the process
-    dies, the epoch is run again and held again. Its input waits where it is; further input is not read.
-
-    Args:
-        publish: is told of held epochs.
-        stop: set when the job is to stop; then the epoch is dropped.
-        meanwhile: is called again and again while an epoch is held; raises what ends the wait.
-    """
-
-    def __init__(
-        self, publish: Callable[[JobEvent], None], stop: threading.Event, meanwhile: Callable[[], None]
-    ) -> None:
-        self._publish = publish
-        self._stop = stop
-        self._meanwhile = meanwhile
-        self._lock = threading.Lock()
-        self._held: EpochHeld | None = None
-        self._released = threading.Event()
-
-    def release(self) -> int:
-        """Let the epoch that is held be published; from any thread.
-
-        Returns:
-            Its number.
-
-        Raises:
-            JobExecutionError: when none is held.
-        """
-        with self._lock:
-            if self._held is None or self._released.is_set():
-                raise JobExecutionError("no epoch of the job is held")
-            self._released.set()
-            return self._held.epoch
-
-    def lets_pass(self, held: EpochHeld) -> bool:
-        """Wait until an epoch is released.
-
-        Returns:
-            False when the job stops, so that it is not to be published.
-        """
-        with self._lock:
-            self._held = held
-            self._released.clear()
-        try:
-            self._publish(held)
-            while not (self._released.wait(_LOOK_SECONDS) or self._stop.is_set()):
-                self._meanwhile()
-            passes = self._released.is_set()
-        finally:
-            with self._lock:
-                self._held = None
-        self._publish(EpochReleased(held.epoch, passes))
-        return passes

@@ -51,6 +51,9 @@ _FULL: Final = 0.9
 _NO_EPOCH: Final = -1
 """Stands for the epoch before the first one after a start."""
 
+_LOOK_SECONDS: Final = 0.05
+"""The interval at which a run of an epoch looks whether it is to be given up."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobServices:
@@ -273,9 +276,6 @@ def _timers(manifest: Manifest) -> list[int]:
 
 def _may_bring_more(source: SourceCoordinator) -> bool:
     return not source.enumerator.is_complete() or any(source.unfinished())
-
-
-_LOOK_SECONDS: Final = 0.05
 
 
 def run_epoch(job: JobServices, planned: EpochPlan) -> list[TaskReport]:

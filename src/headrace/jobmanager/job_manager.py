@@ -35,7 +35,7 @@ from headrace.jobmanager.checkpoints import (
     EpochGate,
     cancellation,
     discard_checkpoints,
-    explained,
+    root_cause,
 )
 from headrace.jobmanager.control import CommandQueue, RequestWatch
 from headrace.jobmanager.epoch_size import EpochSizer
@@ -190,7 +190,7 @@ class JobManager:
                 return self._checkpoints.known()
             except BaseException as failure:
                 is_cancelled = self._cancelled.is_set()
-                error = explained(failure, self._checkpoints, self.plan.name, is_cancelled=is_cancelled)
+                error = root_cause(failure, self._checkpoints, self.plan.name, is_cancelled=is_cancelled)
                 if self._job_end(error).status is JobStatus.FAILED:
                     self._status.publish(events.JobFailing())
                 if error is failure:

@@ -1,4 +1,8 @@
-"""Conversion of logical relations to physical nodes, with a rule for each kind of relation."""
+"""Conversion of logical relations to physical nodes, with a rule for each kind of relation.
+
+Of the conditions of a scan, those that Arrow can compare with the lowest and highest values of columns become filters
+of its expressions.
+"""
 
 from __future__ import annotations
 
@@ -36,78 +40,6 @@ from headrace.table.physical.node import PhysicalNode, with_unique_names
 from headrace.table.physical.sinks import Sink
 from headrace.table.rules.conditions import call
 from headrace.table.rules.estimates import Estimates
-
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_LOGIC: Final[dict[str, Callable[[Any, Any], Any]]] = {"AND": operator.and_, "OR": operator.or_}
-_FLOATS: Final = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-_COMPARED: Final = (
-    *(TypeRoot.BOOLEAN, TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT, TypeRoot.DECIMAL),
-    *(*_FLOATS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.TIMESTAMP),
-)
-
-
-def arrow_filters(conditions: Sequence[Scalar], columns: Schema, time_zone: str) -> tuple[pc.Expression, ...]:
-    """Those of some conditions that Arrow can tell from the lowest and highest values of columns.
-
-    Args:
-        conditions: the conditions.
-        columns: those of the table.
-        time_zone: the session time zone.
-    """
-    translation = _Translation(columns, ExpressionCompiler(lambda _: "a condition", time_zone))
-    found = map(translation.expression, conditions)
-    return tuple(each for each in found if each is not None)
-
-
-class _Translation:
-    def __init__(self, columns: Schema, compiler: ExpressionCompiler) -> None:
-        self._columns = columns
-        self._compiler = compiler
-
-    def expression(self, scalar: Scalar) -> pc.Expression | None:
-        """The filter of a condition; None for one that there is none for."""
-        if not isinstance(scalar, Call):
-            return None
-        if scalar.function in _LOGIC:
-            parts = [self.expression(each) for each in scalar.operands]
-            return None if any(each is None for each in parts) else reduce(_LOGIC[scalar.function], parts)
-        if scalar.function in ("IS NULL", "IS NOT NULL") and isinstance(scalar.operands[0], InputRef):
-            is_null = self._field(scalar.operands[0]).is_null()
-            return is_null if scalar.function == "IS NULL" else ~is_null
-        if scalar.function == "NOT":
-            inner = None if self._reads_floats(scalar) else self.expression(scalar.operands[0])
-            return None if inner is None else ~inner
-        return self._comparison(scalar) if scalar.function in _COMPARISONS else None
-
-    def _comparison(self, call: Call) -> pc.Expression | None:
-        """A comparison of a column and a constant. What is unequal may be NaN, of which statistics do not tell."""
-        left, right = call.operands
-        if {type(left), type(right)} != {InputRef, Literal}:
-            return None
-        roots = {root_of(each.type) for each in (left, right)}
-        if not roots <= set(_COMPARED) or (call.function == "<>" and self._reads_floats(call)):
-            return None
-        return _COMPARISONS[call.function](self._operand(left), self._operand(right))
-
-    def _reads_floats(self, scalar: Scalar) -> bool:
-        return any(root_of(self._columns.types[index]) in _FLOATS for index in input_refs(scalar))
-
-    def _operand(self, scalar: Scalar) -> pc.Expression | pa.Scalar:
-        if isinstance(scalar, InputRef):
-            return self._field(scalar)
-        found = self._compiler.compile(scalar).compute(pa.record_batch([pa.nulls(1, pa.int8())], names=["row"]))
-        return pc.scalar(found)
-
-    def _field(self, ref: InputRef) -> pc.Expression:
-        return pc.field(self._columns.names[ref.index])
-
 
 R = TypeVar("R", bound=Relation)
 
@@ -422,3 +354,75 @@ def _check_times(schema: Schema, table: TableContext, context: ConversionContext
             f"The query contains more than one rowtime attribute column [{', '.join(names)}] for writing into table "
             f"'{table.name}': CAST(... AS TIMESTAMP(3)) makes those plain columns that are not the time of the rows"
         )
+
+
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_LOGIC: Final[dict[str, Callable[[Any, Any], Any]]] = {"AND": operator.and_, "OR": operator.or_}
+_FLOATS: Final = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+_COMPARED: Final = (
+    *(TypeRoot.BOOLEAN, TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT, TypeRoot.DECIMAL),
+    *(*_FLOATS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.TIMESTAMP),
+)
+
+
+def arrow_filters(conditions: Sequence[Scalar], columns: Schema, time_zone: str) -> tuple[pc.Expression, ...]:
+    """Those of some conditions that Arrow can tell from the lowest and highest values of columns.
+
+    Args:
+        conditions: the conditions.
+        columns: those of the table.
+        time_zone: the session time zone.
+    """
+    translation = _FilterTranslator(columns, ExpressionCompiler(lambda _: "a condition", time_zone))
+    found = map(translation.expression, conditions)
+    return tuple(each for each in found if each is not None)
+
+
+class _FilterTranslator:
+    def __init__(self, columns: Schema, compiler: ExpressionCompiler) -> None:
+        self._columns = columns
+        self._compiler = compiler
+
+    def expression(self, scalar: Scalar) -> pc.Expression | None:
+        """The filter of a condition; None for one that there is none for."""
+        if not isinstance(scalar, Call):
+            return None
+        if scalar.function in _LOGIC:
+            parts = [self.expression(each) for each in scalar.operands]
+            return None if any(each is None for each in parts) else reduce(_LOGIC[scalar.function], parts)
+        if scalar.function in ("IS NULL", "IS NOT NULL") and isinstance(scalar.operands[0], InputRef):
+            is_null = self._field(scalar.operands[0]).is_null()
+            return is_null if scalar.function == "IS NULL" else ~is_null
+        if scalar.function == "NOT":
+            inner = None if self._reads_floats(scalar) else self.expression(scalar.operands[0])
+            return None if inner is None else ~inner
+        return self._comparison(scalar) if scalar.function in _COMPARISONS else None
+
+    def _comparison(self, call: Call) -> pc.Expression | None:
+        """A comparison of a column and a constant. What is unequal may be NaN, of which statistics do not tell."""
+        left, right = call.operands
+        if {type(left), type(right)} != {InputRef, Literal}:
+            return None
+        roots = {root_of(each.type) for each in (left, right)}
+        if not roots <= set(_COMPARED) or (call.function == "<>" and self._reads_floats(call)):
+            return None
+        return _COMPARISONS[call.function](self._operand(left), self._operand(right))
+
+    def _reads_floats(self, scalar: Scalar) -> bool:
+        return any(root_of(self._columns.types[index]) in _FLOATS for index in input_refs(scalar))
+
+    def _operand(self, scalar: Scalar) -> pc.Expression | pa.Scalar:
+        if isinstance(scalar, InputRef):
+            return self._field(scalar)
+        found = self._compiler.compile(scalar).compute(pa.record_batch([pa.nulls(1, pa.int8())], names=["row"]))
+        return pc.scalar(found)
+
+    def _field(self, ref: InputRef) -> pc.Expression:
+        return pc.field(self._columns.names[ref.index])

@@ -34,6 +34,90 @@ from headrace.table.physical.window_aggregates import in_one_phase, in_two_phase
 from headrace.table.physical.windows import window_columns
 from headrace.table.rules.conditions import either
 
+_GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
+
+
+_MakeAggregate = Callable[[PhysicalNode, tuple[int, ...], tuple[AggregateCall, ...], tuple[str, ...]], PhysicalNode]
+"""Creates the aggregating node from its input, the grouping columns, the calls, and the names of all columns."""
+
+
+@conversion_rule(LogicalAggregate)
+def _aggregate(aggregate: LogicalAggregate, context: ConversionContext) -> PhysicalNode:
+    ordered = next((call.function for call in aggregate.calls if call.order_by), None)
+    if ordered is not None:
+        raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
+    known = _known_aggregate(aggregate, context)
+    if known is not None:
+        return known
+    source = converted(aggregate.input, context)
+    make: _MakeAggregate = partial(_grouped, context, _ttl(aggregate.hints))
+    if context.is_shown:
+        make = partial(_reduced_or_whole, make)
+    for call in aggregate.calls:
+        _check(call, source, is_batch=context.is_batch)
+    if any(len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
+        raise PlanningError("COUNT of several columns cannot be executed: count one, or DISTINCT ROW(...) of them")
+    if _has_grouping(aggregate):
+        return _with_grouping_sets(aggregate, source, make, INT.not_null() if context.is_shown else _BIGINT)
+    node = make(source, aggregate.group, aggregate.calls, aggregate.names)
+    is_small = isinstance(node, GroupAggregate) and _has_few_groups(aggregate, context)
+    return replace(node, has_few_groups=True) if is_small and isinstance(node, GroupAggregate) else node
+
+
+_FEW: Final = 100_000.0
+"""The number of groups up to which one task is faster than several."""
+
+
+def _has_few_groups(aggregate: LogicalAggregate, context: ConversionContext) -> bool:
+    estimates = context.estimates
+    return estimates is not None and estimates.are_known(aggregate) and estimates.rows(aggregate) <= _FEW
+
+
+def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None:
+    """Refuse a call that no operator can compute.
+
+    Raises:
+        PlanningError: when there is none.
+    """
+    if call.function == "APPROX_COUNT_DISTINCT" and not is_batch:
+        raise PlanningError("APPROX_COUNT_DISTINCT is not supported in streaming mode: write COUNT(DISTINCT ...)")
+    if call.function in _GROUPING_FUNCTIONS:
+        return
+    try:
+        operation(call, "result", source).bind(record_type(source.schema))
+    except UnsupportedOperationError as error:
+        raise PlanningError(str(error)) from error
+
+
+def _ttl(hints: Sequence[logical.Hint]) -> str | None:
+    """The time to live from the hint ``STATE_TTL`` of the only input; None without the hint."""
+    found = [value for hint in hints if hint.name == "STATE_TTL" for _, value in hint.options]
+    return found[-1] if found else None
+
+
+def _grouped(
+    context: ConversionContext,
+    ttl: str | None,
+    source: PhysicalNode,
+    group: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    names: tuple[str, ...],
+) -> PhysicalNode:
+    """The node that aggregates: by windows where the rows have some, in two levels where the session asks for that."""
+    settings, is_streaming = context.settings, not context.is_batch
+    is_whole = settings.get(AGG_PHASES) == "ONE_PHASE"
+    arranged = in_one_phase if is_whole else in_two_phases
+    if is_streaming and (windowed := window_aggregate(source, group, calls, names, arranged)) is not None:
+        return windowed
+    source = without_times(source)
+    if is_streaming and settings.get(DISTINCT_SPLIT):
+        split = split_aggregate(source, group, calls, buckets=settings.get(DISTINCT_BUCKETS), ttl=ttl)
+        if split is not None:
+            return split
+    is_whole = context.is_shown and is_whole
+    return GroupAggregate(Exchange(source, group), group, calls, names, ttl, in_one_phase=is_whole)
+
+
 _INTEGERS: Final = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
 _UNKNOWN: Final = object()
 _BIGINT: Final = BIGINT.not_null()
@@ -99,9 +183,6 @@ _DEVIATIONS: Final = frozenset(("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP"
 _REDUCED: Final = _DEVIATIONS | {"AVG", "SUM"}
 _WELFORD: Final = "$WELFORD_M2$1"
 _JSON: Final = ("JSON_ARRAYAGG", "JSON_OBJECTAGG")
-
-_MakeAggregate = Callable[[PhysicalNode, tuple[int, ...], tuple[AggregateCall, ...], tuple[str, ...]], PhysicalNode]
-"""Creates the aggregating node from its input, the grouping columns, the calls, and the names of all columns."""
 
 
 def _reduced_or_whole(
@@ -251,9 +332,6 @@ def _with_json_arguments(
     return (source if is_same else projected(source, columns, names)), tuple(made)
 
 
-_GROUPING_FUNCTIONS: Final = frozenset(("GROUPING", "GROUPING_ID"))
-
-
 def _has_grouping(aggregate: LogicalAggregate) -> bool:
     """Return whether an aggregate has several grouping sets, or calls ``GROUPING``."""
     return not aggregate.is_simple or any(call.function in _GROUPING_FUNCTIONS for call in aggregate.calls)
@@ -328,80 +406,3 @@ def _grouping(aggregate: LogicalAggregate, call: AggregateCall, number: Scalar) 
         for value in others
     ]
     return Case(tuple(branches), _literal(last), type=_BIGINT) if branches else _literal(last)
-
-
-@conversion_rule(LogicalAggregate)
-def _aggregate(aggregate: LogicalAggregate, context: ConversionContext) -> PhysicalNode:
-    ordered = next((call.function for call in aggregate.calls if call.order_by), None)
-    if ordered is not None:
-        raise PlanningError(f"{ordered}(... ORDER BY ...) cannot be executed yet: order the rows of a subquery")
-    known = _known_aggregate(aggregate, context)
-    if known is not None:
-        return known
-    source = converted(aggregate.input, context)
-    make: _MakeAggregate = partial(_grouped, context, _ttl(aggregate.hints))
-    if context.is_shown:
-        make = partial(_reduced_or_whole, make)
-    for call in aggregate.calls:
-        _check(call, source, is_batch=context.is_batch)
-    if any(len(call.operands) > 1 and call.function == "COUNT" for call in aggregate.calls):
-        raise PlanningError("COUNT of several columns cannot be executed: count one, or DISTINCT ROW(...) of them")
-    if _has_grouping(aggregate):
-        return _with_grouping_sets(aggregate, source, make, INT.not_null() if context.is_shown else _BIGINT)
-    node = make(source, aggregate.group, aggregate.calls, aggregate.names)
-    is_small = isinstance(node, GroupAggregate) and _has_few_groups(aggregate, context)
-    return replace(node, has_few_groups=True) if is_small and isinstance(node, GroupAggregate) else node
-
-
-_FEW: Final = 100_000.0
-"""The number of groups up to which one task is faster than several."""
-
-
-def _has_few_groups(aggregate: LogicalAggregate, context: ConversionContext) -> bool:
-    estimates = context.estimates
-    return estimates is not None and estimates.are_known(aggregate) and estimates.rows(aggregate) <= _FEW
-
-
-def _check(call: AggregateCall, source: PhysicalNode, *, is_batch: bool) -> None:
-    """Refuse a call that no operator can compute.
-
-    Raises:
-        PlanningError: when there is none.
-    """
-    if call.function == "APPROX_COUNT_DISTINCT" and not is_batch:
-        raise PlanningError("APPROX_COUNT_DISTINCT is not supported in streaming mode: write COUNT(DISTINCT ...)")
-    if call.function in _GROUPING_FUNCTIONS:
-        return
-    try:
-        operation(call, "result", source).bind(record_type(source.schema))
-    except UnsupportedOperationError as error:
-        raise PlanningError(str(error)) from error
-
-
-def _ttl(hints: Sequence[logical.Hint]) -> str | None:
-    """The time to live from the hint ``STATE_TTL`` of the only input; None without the hint."""
-    found = [value for hint in hints if hint.name == "STATE_TTL" for _, value in hint.options]
-    return found[-1] if found else None
-
-
-def _grouped(
-    context: ConversionContext,
-    ttl: str | None,
-    source: PhysicalNode,
-    group: tuple[int, ...],
-    calls: tuple[AggregateCall, ...],
-    names: tuple[str, ...],
-) -> PhysicalNode:
-    """The node that aggregates: by windows where the rows have some, in two levels where the session asks for that."""
-    settings, is_streaming = context.settings, not context.is_batch
-    is_whole = settings.get(AGG_PHASES) == "ONE_PHASE"
-    arranged = in_one_phase if is_whole else in_two_phases
-    if is_streaming and (windowed := window_aggregate(source, group, calls, names, arranged)) is not None:
-        return windowed
-    source = without_times(source)
-    if is_streaming and settings.get(DISTINCT_SPLIT):
-        split = split_aggregate(source, group, calls, buckets=settings.get(DISTINCT_BUCKETS), ttl=ttl)
-        if split is not None:
-            return split
-    is_whole = context.is_shown and is_whole
-    return GroupAggregate(Exchange(source, group), group, calls, names, ttl, in_one_phase=is_whole)

@@ -1,4 +1,4 @@
-"""Regular joins."""
+"""Regular joins of changelogs, joins of bounded inputs (by hash, sorted, in nested loops), and what all joins share."""
 
 from __future__ import annotations
 

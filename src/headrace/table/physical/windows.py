@@ -1,4 +1,4 @@
-"""Physical nodes for windows: window table-valued functions, window aggregation, and window Top-N."""
+"""Windows of rows: their kinds and sizes, the columns that say which window a row is in, and window table functions."""
 
 from __future__ import annotations
 
