@@ -11,7 +11,7 @@ import pytest
 from headrace.common import Configuration
 from headrace.common.errors import InvalidProgramError
 from headrace.table import EnvironmentSettings, TableEnvironment
-from headrace.table.environment.carried_schedules import CarriedSchedules
+from headrace.table.environment.dispatcher_schedules import DispatcherSchedules
 from tests.server.clusters import SETTINGS, Cluster
 from tests.server.serving import wait_for
 from tests.table.connectors.session import rows, run, session
@@ -86,7 +86,7 @@ def test_a_dispatcher_refreshes_a_table_without_its_program(tmp_path: Path, clus
             "headrace.cluster.catalog-store": f"{tmp_path}/store",
         }
     )
-    schedules = CarriedSchedules(configuration, cluster.service.address, lambda: cluster.service.dispatcher.leads)
+    schedules = DispatcherSchedules(configuration, cluster.service.address, lambda: cluster.service.dispatcher.leads)
     schedules.start()
     left = {"materialized-table.dispatcher": cluster.service.address, "materialized-table.scheduler": "dispatcher"}
     of_jobs = {"headrace.runtime": "local", "parallelism.default": "1"}

@@ -28,7 +28,7 @@ from headrace.server.local_servers import LocalServer, known_servers
 
 if TYPE_CHECKING:
     from headrace.server.cluster.service import ClusterService
-    from headrace.table.environment.carried_schedules import CarriedSchedules
+    from headrace.table.environment.dispatcher_schedules import DispatcherSchedules
 
 _START_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
@@ -112,7 +112,7 @@ def run(
         keep_bounded([RotatedLog(log)], LogLimits.of(configuration))
     service = ClusterService(configuration)
     ended = _end_at_signals()
-    schedules = _carried_schedules(configuration, service)
+    schedules = _dispatcher_schedules(configuration, service)
     service.start()
     if schedules is not None:
         schedules.start()
@@ -123,13 +123,13 @@ def run(
     service.stop()
 
 
-def _carried_schedules(configuration: Configuration, service: "ClusterService") -> "CarriedSchedules | None":
-    """What takes up the schedules that programs leave to the dispatcher; None where it has no catalog store."""
+def _dispatcher_schedules(configuration: Configuration, service: "ClusterService") -> "DispatcherSchedules | None":
+    """What keeps the schedules that programs leave to the dispatcher; None where it has no catalog store."""
     if configuration.get(options.CLUSTER_CATALOG_STORE) is None:
         return None
-    from headrace.table.environment.carried_schedules import CarriedSchedules
+    from headrace.table.environment.dispatcher_schedules import DispatcherSchedules
 
-    return CarriedSchedules(configuration, service.address, lambda: service.dispatcher.leads)
+    return DispatcherSchedules(configuration, service.address, lambda: service.dispatcher.leads)
 
 
 def run_history_server(configuration: Configuration) -> None:

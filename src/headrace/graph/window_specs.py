@@ -475,7 +475,7 @@ class CoGroupSpec(RowWindowSpec):
 
     @property
     def ends_at_once(self) -> bool:
-        """Return whether a window is shown once, for all keys together, and is gone then."""
+        """Return whether a window fires once, for all keys together, and is gone then."""
         return self.definition.fixed_windows is not None and not self.definition.allowed_lateness
 
     def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:

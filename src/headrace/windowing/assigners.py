@@ -446,7 +446,7 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     """For each stretch of ``max_size``, the windows of its first step, its first two steps, and so on up to all of it.
 
     The day so far, told every hour, say. An element belongs to each of them that has not ended before it, so a step
-    without elements shows what the step before has shown; there is nothing before the first element.
+    without elements emits what the step before has emitted; there is nothing before the first element.
 
     Examples:
         >>> from headrace.common import Time

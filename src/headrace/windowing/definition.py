@@ -17,7 +17,7 @@ from headrace.windowing.windows import CountWindowSerializer, GlobalWindowSerial
 
 
 class AccumulationMode(Enum):
-    """What a window shows when it fires again, for a late record or because its trigger says so; not in Flink.
+    """What a window emits when it fires again, for a late record or because its trigger says so; not in Flink.
 
     The names are those of Beam and of the Dataflow model.
 
@@ -58,7 +58,7 @@ class AccumulationMode(Enum):
 
 
 RESULT: Final = "result"
-"""What paths to fields of results begin with, where windows keep what they have shown."""
+"""What paths to fields of results begin with, where windows keep what they have emitted."""
 
 _KINDS: Final = {
     TimeWindowSerializer: "windows from one time to another",
@@ -71,7 +71,7 @@ _KINDS: Final = {
 class WindowDefinition:
     """The windows of an operator, whatever is computed over them and however that is done.
 
-    A program may say the same thing in two ways: that windows discard what they have shown follows from the
+    A program may say the same thing in two ways: that windows discard what they have emitted follows from the
     accumulation mode, or from a purging trigger. The fields are what the program has said; operators go by
     :attr:`applied_trigger` and :attr:`applied_mode`, and the planner by :attr:`plain_trigger`.
 
@@ -120,7 +120,7 @@ class WindowDefinition:
 
     @property
     def applied_trigger(self) -> Trigger:
-        """The trigger, with a purging one around it where windows discard what they have shown and stay."""
+        """The trigger, with a purging one around it where windows discard what they have emitted and stay."""
         trigger = self.plain_trigger
         goes_when_shown = trigger.fires_only_at_end and self.allowed_lateness == 0 and self.assigner.is_event_time()
         is_discarding = self.applied_mode is AccumulationMode.DISCARDING

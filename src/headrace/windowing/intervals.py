@@ -387,7 +387,7 @@ class SessionGap:
 
 @dataclass(frozen=True, slots=True)
 class FiringInterval:
-    """When windows of time are shown before they end.
+    """When windows of time fire before they end.
 
     Attributes:
         length: how long after a result the next one is due, in milliseconds.

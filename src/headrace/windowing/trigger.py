@@ -1,4 +1,4 @@
-"""The contract of a trigger."""
+"""The contract of triggers, and their decisions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class TriggerResult(Enum):
     CONTINUE = (False, False)
     """Nothing."""
     FIRE_AND_PURGE = (True, True)
-    """Show the contents, then drop them."""
+    """Emit the result, then drop the contents."""
     FIRE = (True, False)
-    """Show the contents, and keep them."""
+    """Emit the result, and keep the contents."""
     PURGE = (False, True)
-    """Drop the contents unseen."""
+    """Drop the contents without a result."""
 
     def is_fire(self) -> bool:
         """Return whether the window fires."""
@@ -62,7 +62,7 @@ class Firing(Enum):
 
 
 class Trigger(ABC, Generic[T_contra, W_contra]):
-    """Says when the contents of a key's window are shown.
+    """Says when the window of a key fires.
 
     One instance serves all keys and windows, so it holds nothing that changes: what it remembers of a window is in
     ``ctx.get_partitioned_state``. What it has registered and remembers it takes back in :meth:`clear`.
@@ -172,7 +172,7 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
         return False
 
     def in_batch_mode(self) -> Trigger[T_contra, W_contra]:
-        """The trigger that takes its place in batch mode, where a window is to be shown once, at the end of the input.
+        """The trigger that takes its place in batch mode, where a window is to fire once, at the end of the input.
 
         Itself, unless all that it does is to show windows before their ends, or by the clock. A class that overrides
         what such a trigger does stays in its place, unless it says otherwise.

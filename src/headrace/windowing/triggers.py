@@ -1,4 +1,4 @@
-"""Triggers: when the contents of a window are shown, and when they go. Their contract, and those of headrace."""
+"""The built-in triggers: when windows fire, and when they are purged."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class _ContinuousTrigger(PassiveTrigger[Any, Window]):
             next_fire.clear()
 
     def _fire_at(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Fires if the window is to be shown at this time, and notes when that is to be done next."""
+        """Fires if the window is to fire at this time, and notes when it is to fire next."""
         next_fire = ctx.get_partitioned_state(NEXT_FIRE)
         if next_fire.get() != time:
             return TriggerResult.CONTINUE
@@ -205,12 +205,12 @@ class _ContinuousTrigger(PassiveTrigger[Any, Window]):
         self._register(time, ctx)
 
     def _next_after_firing(self, time: int, window: Window) -> int:
-        """Return when a window that was shown at a multiple of the interval is to be shown again."""
+        """Return when a window that fired at a multiple of the interval fires again."""
         return self._next_after(time, window)
 
     @abstractmethod
     def _next_after(self, time: int, window: Window) -> int:
-        """Return when the window is to be shown next, after a multiple of the interval."""
+        """Return when the window fires next, after a multiple of the interval."""
 
     @abstractmethod
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
@@ -247,7 +247,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         next_time = ctx.get_partitioned_state(NEXT_FIRE).get()
         if next_time is None:
             self._fire_next_at(self._next_after(self._multiple(timestamp), window), ctx)
-        elif next_time == MAX_WATERMARK:  # a window without an end, which was shown before
+        elif next_time == MAX_WATERMARK:  # a window without an end, which has fired before
             self._fire_next_at(self._next_after(self._multiple(ctx.get_current_watermark()), window), ctx)
         return TriggerResult.CONTINUE
 
@@ -276,7 +276,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires each time the clock passes a multiple of an interval, and when it reaches the end of the window.
 
-    Windows of event time may have it, to be shown again and again by the clock; it does not show them at their end.
+    Windows of event time may have it, to fire again and again by the clock; they do not fire at their end then.
 
     Examples:
         >>> from headrace.common import Time

@@ -19,8 +19,8 @@ from headrace.savepoint.requests import JobProcess
 from headrace.table import EnvironmentSettings, TableEnvironment
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.environment import refresh_schedule
-from headrace.table.environment.carried_schedules import CarriedSchedules
 from headrace.table.environment.dispatched_jobs import StatementDispatcher
+from headrace.table.environment.dispatcher_schedules import DispatcherSchedules
 from tests.table.connectors.session import rows, run
 from tests.table.environment.refreshed_tables import described
 from tests.table.environment.test_full_refreshes import SUMS, Clock, clock, files
@@ -41,11 +41,11 @@ class Cluster:
     def __init__(self, path: Path) -> None:
         self.store, self.storage, self.leader = path / "store", path / "storage", "one"
 
-    def dispatcher(self, name: str) -> CarriedSchedules:
+    def dispatcher(self, name: str) -> DispatcherSchedules:
         """One of them, in a process of its own as far as the catalog knows."""
         settings = {options.CLUSTER_CATALOG_STORE.key: str(self.store), options.CLUSTER_DIR.key: str(self.storage)}
         configuration = Configuration.from_dict({**settings, "table.local-time-zone": "Asia/Kathmandu"})
-        return CarriedSchedules(configuration, "host:8081", lambda: self.leader == name)
+        return DispatcherSchedules(configuration, "host:8081", lambda: self.leader == name)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def program(cluster: Cluster, **settings: str) -> TableEnvironment:
 
 
 @contextmanager
-def looks(*dispatchers: CarriedSchedules) -> Iterator[None]:
+def looks(*dispatchers: DispatcherSchedules) -> Iterator[None]:
     """Dispatchers look for schedules whenever a program asks whether one has taken its own."""
     is_taken = refresh_schedule._is_taken
 
@@ -98,7 +98,7 @@ def looks(*dispatchers: CarriedSchedules) -> Iterator[None]:
         yield
 
 
-def create(tables: TableEnvironment, path: Path, *looking: CarriedSchedules) -> None:
+def create(tables: TableEnvironment, path: Path, *looking: DispatcherSchedules) -> None:
     """Create the table, while dispatchers look."""
     with looks(*looking):
         tables.execute_sql(
@@ -113,7 +113,7 @@ def handler(tables: TableEnvironment) -> Any:
     return table.materialization.handler
 
 
-def run_due(dispatcher: CarriedSchedules) -> None:
+def run_due(dispatcher: DispatcherSchedules) -> None:
     dispatcher._tables.materialized.run_due()
 
 

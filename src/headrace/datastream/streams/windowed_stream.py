@@ -96,9 +96,9 @@ class WindowsOfStream(Generic[T_co, K_co]):
         return {**self._keyed_stream._facts(), "windows": self._assigner}
 
     def trigger(self, trigger: Trigger) -> Self:
-        """Says when the contents of windows are shown, in the place of the assigner's own trigger.
+        """Says when windows fire, in the place of the assigner's own trigger.
 
-        So a ``CountTrigger`` on windows of time shows them at each count, and no more at their end.
+        So a ``CountTrigger`` on windows of time fires at each count, and no longer at their end.
 
         Raises:
             InvalidTypeError: when it is no trigger.

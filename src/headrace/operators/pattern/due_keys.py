@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import KeyedBatch
-from headrace.operators.pattern.event_conditions import Holds, Judged
+from headrace.operators.pattern.event_conditions import EvaluatedEvents, Holds
 from headrace.operators.pattern.match_summaries import MatchSummary, Summaries
 from headrace.operators.pattern.nfa import Nfa
 from headrace.state.key_sorted_table import key_sorted
@@ -79,19 +79,19 @@ def has_summaries(nfa: Nfa) -> bool:
     return nfa.has_deadlines and len(nfa.automaton.states) <= _MOST_STATES
 
 
-def beginning(nfa: Nfa, judged: Judged) -> Mask:
+def beginning(nfa: Nfa, evaluated: EvaluatedEvents) -> Mask:
     """Return with which events matches may begin."""
-    if judged.lazy & nfa.asked_at_start:
-        return np.ones(len(judged.holds), np.bool_)
-    return looked_up(judged.holds, len(nfa.automaton.event_conditions), nfa.begins)
+    if evaluated.lazy & nfa.asked_at_start:
+        return np.ones(len(evaluated.holds), np.bool_)
+    return looked_up(evaluated.holds, len(nfa.automaton.event_conditions), nfa.begins)
 
 
-def moved_states(nfa: Nfa, judged: Judged, due: DueKeys, live: Longs) -> Longs:
+def moved_states(nfa: Nfa, evaluated: EvaluatedEvents, due: DueKeys, live: Longs) -> Longs:
     """Return for each key the states in which one of its events may change partial matches, as bits.
 
     Args:
         nfa: the automaton.
-        judged: what is known of the events.
+        evaluated: what is known of the events.
         due: the events by key.
         live: for each key the states that are looked at, as bits; 0 for a key that is not.
     """
@@ -101,27 +101,27 @@ def moved_states(nfa: Nfa, judged: Judged, due: DueKeys, live: Longs) -> Longs:
     if not len(rows):
         return of_keys
     moved = np.zeros(len(of_events), np.int64)
-    moved[rows] = (_asked if judged.lazy else _known)(nfa, judged, of_events[rows], due.order[rows])
+    moved[rows] = (_asked if evaluated.lazy else _known)(nfa, evaluated, of_events[rows], due.order[rows])
     of_keys[due.positions] = np.bitwise_or.reduceat(moved, due.starts)
     return of_keys
 
 
-def _known(nfa: Nfa, judged: Judged, live: Longs, places: Longs) -> Longs:
+def _known(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> Longs:
     """The states in which each of some events moves matches, where its conditions are known."""
     lives, numbers = np.unique(live, return_inverse=True)
-    different, holds = np.unique(judged.holds[places], return_inverse=True)
-    unknown = judged.looking_back
+    different, holds = np.unique(evaluated.holds[places], return_inverse=True)
+    unknown = evaluated.looking_back
     moved = [[nfa.moved(one, other, unknown) for other in different.tolist()] for one in lives.tolist()]
     found: Longs = np.array(moved, np.int64)[numbers, holds]
     return found
 
 
-def _asked(nfa: Nfa, judged: Judged, live: Longs, places: Longs) -> Longs:
+def _asked(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> Longs:
     """The same where some conditions have to be asked for."""
     found = []
-    for states, place, holds in zip(live.tolist(), places.tolist(), judged.holds[places].tolist(), strict=True):
-        known, unknown = judged.ask(place, nfa.asked_in(states) & judged.lazy & ~judged.looking_back)
-        found.append(nfa.moved(states, holds | known, unknown | judged.looking_back))
+    for states, place, holds in zip(live.tolist(), places.tolist(), evaluated.holds[places].tolist(), strict=True):
+        known, unknown = evaluated.ask(place, nfa.asked_in(states) & evaluated.lazy & ~evaluated.looking_back)
+        found.append(nfa.moved(states, holds | known, unknown | evaluated.looking_back))
     return np.array(found, np.int64)
 
 
@@ -141,12 +141,14 @@ _LEFT: Final = 4
 """Rows whose matches are gone are left where they are for the fourth part of a window."""
 
 
-def left_unread(nfa: Nfa, judged: Judged, due: DueKeys, summaries: Summaries, up_to: int) -> dict[int, MatchSummary]:
+def left_unread(
+    nfa: Nfa, evaluated: EvaluatedEvents, due: DueKeys, summaries: Summaries, up_to: int
+) -> dict[int, MatchSummary]:
     """Return the keys whose partial matches no event changes, and time only as their summaries can tell.
 
     Args:
         nfa: the automaton.
-        judged: what is known of the events.
+        evaluated: what is known of the events.
         due: the events and timers by key.
         summaries: what is known of keys with many partial matches.
         up_to: the time to which all keys are brought.
@@ -159,9 +161,9 @@ def left_unread(nfa: Nfa, judged: Judged, due: DueKeys, summaries: Summaries, up
     live = np.zeros(len(due.keys), np.int64)
     for position, summary in summaries.items():
         live[position] = summary.live
-    is_read = moved_states(nfa, judged, due, live) != 0
+    is_read = moved_states(nfa, evaluated, due, live) != 0
     if nfa.automaton.skip.skips and len(due.positions):
-        is_read[due.positions] |= np.logical_or.reduceat(beginning(nfa, judged)[due.order], due.starts)
+        is_read[due.positions] |= np.logical_or.reduceat(beginning(nfa, evaluated)[due.order], due.starts)
     window = nfa.automaton.window
     until = up_to - window if window else MIN_WATERMARK
     found: dict[int, MatchSummary] = {}

@@ -91,7 +91,7 @@ class EventConditions:
             isinstance(leaf, EventExpression) and isinstance(leaf.expression, Expression) for leaf in condition.leaves()
         )
 
-    def judge(self, batch: Batch, events: Events, known: KnownColumns) -> Judged:
+    def evaluate(self, batch: Batch, events: Events, known: KnownColumns) -> EvaluatedEvents:
         """Return what is known of the events of a batch before they meet partial matches.
 
         Args:
@@ -99,7 +99,7 @@ class EventConditions:
             events: the same, by their places.
             known: the columns that have been computed for the batch; it is added to.
         """
-        return Judged(self, batch, events, known)
+        return EvaluatedEvents(self, batch, events, known)
 
     def column(self, condition: Condition, batch: Batch) -> Mask:
         """Return whether each event of a batch satisfies a condition of expressions.
@@ -158,7 +158,7 @@ def _bound(expression: Expression | Bound, type_: TypeInformation) -> Bound:
     return expression if isinstance(expression, Bound) else bind(expression, type_)
 
 
-class Judged:
+class EvaluatedEvents:
     """What is known of the events of a batch.
 
     Attributes:
@@ -191,7 +191,7 @@ class Judged:
                 columns[index] = found
         self.holds = packed(columns, len(batch), len(conditions.conditions))
 
-    def narrowed(self, kept: Longs, batch: Batch, events: Events) -> Judged:
+    def narrowed(self, kept: Longs, batch: Batch, events: Events) -> EvaluatedEvents:
         """What is known of some of the events, where all is known of them.
 
         Args:
@@ -205,7 +205,7 @@ class Judged:
         return made
 
     def look_back(self, rows: OrderedRows) -> None:
-        """Judge events by those before them, too.
+        """Evaluate conditions that look at the events before each one, too.
 
         Args:
             rows: the events of the keys that are visited, in order.
@@ -293,7 +293,7 @@ class Judged:
         """Evaluate a condition that something depends on; it may fail."""
         condition = self._conditions.conditions[index]
         if isinstance(condition, LaggedCondition) and condition.looks_back:
-            assert self._rows is not None, "events have been judged by those before them"
+            assert self._rows is not None, "events have been evaluated by those before them"
             return self._rows.holds_before(condition, place)
         facts = self._conditions.facts(self._events.value(place), self._record(place))
         return condition.holds(facts)

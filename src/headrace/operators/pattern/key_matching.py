@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.pattern.decisions import Plan
-from headrace.operators.pattern.event_conditions import Judged
+from headrace.operators.pattern.event_conditions import EvaluatedEvents
 from headrace.operators.pattern.key_order import SetTimer
 from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.matches import NfaState
@@ -60,7 +60,7 @@ class KeyMatching:
 
     Args:
         nfa: the automaton.
-        judged: what is known of the events.
+        evaluated: what is known of the events.
         events: the events.
         watermarks: the watermarks that have come, ascending; in processing time the time to which the clock has come,
             or none where it stands still.
@@ -71,21 +71,21 @@ class KeyMatching:
     def __init__(
         self,
         nfa: Nfa,
-        judged: Judged,
+        evaluated: EvaluatedEvents,
         events: OrderedEvents,
         watermarks: Sequence[int],
         results: MatchResults,
         delay: int,
     ) -> None:
         self._nfa = nfa
-        self._judged = judged
+        self._evaluated = evaluated
         self._events = events
         self._watermarks = watermarks
         self._results = results
         self._window = nfa.automaton.window
         self._delay = delay
         self.place: int | None = None
-        """The event that is being judged."""
+        """The event that is being evaluated."""
         self.timers: list[tuple[int, int]] = []
         """The keys and times of timers that were set, and are not due yet."""
         self.all_set: list[SetTimer] | None = None
@@ -105,7 +105,7 @@ class KeyMatching:
         key = _Key(self, state, start, stop, due)
         events, last = self._events, self._watermarks[-1] if self._watermarks else MIN_WATERMARK
         matters, begins, times, held = events.matters, events.begins, events.times, events.holds
-        plan_of, plans, lazy = self._nfa.plan, self._nfa.plans, self._judged.lazy
+        plan_of, plans, lazy = self._nfa.plan, self._nfa.plans, self._evaluated.lazy
         is_timeless = not self._window and self._nfa.has_deadlines
         number = bisect_left(matters, start)
         row = start
@@ -140,7 +140,7 @@ class KeyMatching:
         self.timers += [(position, time) for time in key.timers[bisect_right(key.timers, last) :]]
 
     def _follow(self, row: int, state: NfaState, plan: Plan, holds: int) -> None:
-        """Let the automaton judge an event, given what it does to the key, where time changes nothing."""
+        """Have the automaton process an event, given what it does to the key, where time changes nothing."""
         events = self._events
         time = events.times[row]
         self.place = place = events.places[row]
@@ -181,17 +181,17 @@ class _Key:
         self.deadline = matching._nfa.deadline(state)
 
     def ask(self, row: int) -> None:
-        """Let the automaton judge an event of which not all conditions are known."""
+        """Have the automaton process an event of which not all conditions are known."""
         matching, state = self._matching, self._state
         nfa, events = matching._nfa, matching._events
         place = events.places[row]
         matching.place = place
-        known, unknown = matching._judged.ask(place, nfa.asked_for(state) & matching._judged.lazy)
+        known, unknown = matching._evaluated.ask(place, nfa.asked_for(state) & matching._evaluated.lazy)
         holds = events.holds[row] | known
         self.follow(row, nfa.plan(state.live, holds, unknown), holds, unknown)
 
     def follow(self, row: int, plan: Plan, holds: int, unknown: int = 0) -> None:
-        """Let the automaton judge an event, given what it does to the key."""
+        """Have the automaton process an event, given what it does to the key."""
         matching, state, events = self._matching, self._state, self._events
         time = events.times[row]
         matching.place = place = events.places[row]

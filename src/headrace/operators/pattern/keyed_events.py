@@ -13,7 +13,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import KeyedBatch
 from headrace.operators.pattern import match_summaries
 from headrace.operators.pattern.due_keys import DueKeys, beginning, has_summaries, looked_up, moved_states
-from headrace.operators.pattern.event_conditions import Holds, Judged
+from headrace.operators.pattern.event_conditions import EvaluatedEvents, Holds
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.found_matches import ALL_STATES, FoundMatches
 from headrace.operators.pattern.key_matching import OrderedEvents
@@ -67,7 +67,7 @@ class KeyedEvents:
 
     Args:
         nfa: the automaton.
-        judged: what is known of the events.
+        evaluated: what is known of the events.
         batch: the events.
         due: the same and timers, by key.
         found: the partial matches, but those of keys that are left unread.
@@ -78,16 +78,16 @@ class KeyedEvents:
     def __init__(
         self,
         nfa: Nfa,
-        judged: Judged,
+        evaluated: EvaluatedEvents,
         batch: KeyedBatch,
         due: DueKeys,
         found: FoundMatches,
         up_to: int,
         every: AllEvents | None = None,
     ) -> None:
-        self._nfa, self._judged, self._batch, self._due = nfa, judged, batch, due
+        self._nfa, self._evaluated, self._batch, self._due = nfa, evaluated, batch, due
         self._every = every
-        self._begins = beginning(nfa, judged)
+        self._begins = beginning(nfa, evaluated)
         is_visited = np.zeros(len(due.keys), np.bool_)
         if len(batch):
             is_visited[due.positions] = np.logical_or.reduceat(self._begins[due.order], due.starts)
@@ -155,9 +155,9 @@ class KeyedEvents:
             ends = ends | ((found.first_begun <= self.until) & ~are_passed)
         live = np.zeros(len(self._due.keys), np.int64)
         # What has to be asked for is, where many matches may be left as they are.
-        is_known = found.counts >= (match_summaries.MANY if self._judged.lazy else 0)
+        is_known = found.counts >= (match_summaries.MANY if self._evaluated.lazy else 0)
         live[found.positions] = np.where(is_known, found.live, 0)
-        moved = moved_states(nfa, self._judged, self._due, live)[found.positions]
+        moved = moved_states(nfa, self._evaluated, self._due, live)[found.positions]
         return np.where(is_known & ~is_outdated, moved, anywhere), ends
 
     @property
@@ -192,7 +192,7 @@ class KeyedEvents:
 
     def ordered(self, watermarks: Sequence[int], *, are_emitted_in_place: bool) -> OrderedEvents:
         """The events, for watermarks that let them be matched."""
-        holds, begins = self._judged.holds[self._places], self._begins[self._places]
+        holds, begins = self._evaluated.holds[self._places], self._begins[self._places]
         matters = np.flatnonzero(begins | self._may_change(holds))
         places, times, steps = self._rows(watermarks) if self._every is None else self._every.rows
         of_matters = holds[matters].tolist()
@@ -215,7 +215,7 @@ class KeyedEvents:
 
     def _may_change(self, holds: Holds) -> Mask:
         """The events that may change a partial match in any state."""
-        if self._judged.lazy:
+        if self._evaluated.lazy:
             return np.ones(len(holds), np.bool_)
         return looked_up(holds, len(self._nfa.automaton.event_conditions), self._nfa.moves_any)
 

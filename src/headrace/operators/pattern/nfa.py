@@ -1,7 +1,7 @@
 """The automaton at work on the events of one key: Flink's NFA, with its order.
 
 **How it is called.** A key has a :class:`NfaState`, in which its partial matches are, and finished ones that a skip
-strategy holds back. Before an event is judged, ``advance_time(state, timestamp)`` lets partial matches time out; then
+strategy holds back. Before an event is matched, ``advance_time(state, timestamp)`` lets partial matches time out; then
 ``process(state, event, timestamp, holds)`` returns the matches that the event completes. An event is anything: it is
 kept in the state as it was given, and comes back in matches, in their order.
 

@@ -15,7 +15,7 @@ from headrace.operators.base import KeyedBatch, OperatorContext, UserCode
 from headrace.operators.pattern import match_summaries, pattern_filter, pattern_timers, stored_matches
 from headrace.operators.pattern.automaton import Automaton
 from headrace.operators.pattern.due_keys import DueKeys, beginning, has_summaries, left_unread
-from headrace.operators.pattern.event_conditions import EventConditions, Judged, KnownColumns
+from headrace.operators.pattern.event_conditions import EvaluatedEvents, EventConditions, KnownColumns
 from headrace.operators.pattern.events import Events
 from headrace.operators.pattern.found_matches import FoundMatches
 from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
@@ -62,7 +62,7 @@ class PatternMatcher:
 
     matches: StoredMatches
     timers: PatternTimers
-    judged: Judged
+    evaluated: EvaluatedEvents
     rows: RowAnswers
 
     def __init__(
@@ -144,7 +144,7 @@ class PatternMatcher:
             positions, times = np.array(timers, np.int64).T
             self.timers.register(times, keys.take(positions))
 
-    def judge(self, batch: KeyedBatch, events: Events, known: KnownColumns) -> Judged:
+    def evaluate(self, batch: KeyedBatch, events: Events, known: KnownColumns) -> EvaluatedEvents:
         """Return what is known of events before they meet partial matches.
 
         Args:
@@ -152,36 +152,36 @@ class PatternMatcher:
             events: the same, and those that were taken before.
             known: the columns of conditions that have been computed for the batch; it is added to.
         """
-        self.judged = self.conditions.judge(batch, events, known)
-        return self.judged
+        self.evaluated = self.conditions.evaluate(batch, events, known)
+        return self.evaluated
 
     def sieve(self, batch: KeyedBatch) -> Longs | None:
         """The places of events, all but some that meet no partial match; None for all.
 
         Args:
-            batch: the events that were judged.
+            batch: the events that were evaluated.
         """
-        judged = self.judged
-        if not self._sieves or judged.lazy or len(batch) < pattern_filter.FEWEST:
+        evaluated = self.evaluated
+        if not self._sieves or evaluated.lazy or len(batch) < pattern_filter.FEWEST:
             return None
-        begins = beginning(self.nfa, judged)
+        begins = beginning(self.nfa, evaluated)
         stored = self.matches.taken(len(batch) // pattern_filter.RARE - int(np.count_nonzero(begins)))
         if stored is None or stored[1].min(initial=MAX_WATERMARK) <= 0:
             return None  # matches that began before 1970 have no timers
         return pattern_filter.sieve(batch, begins, self.automaton.window, *stored)
 
     def narrow(self, kept: Longs, batch: KeyedBatch, events: Events) -> None:
-        """Forget of the events that were judged all but some.
+        """Forget of the events that were evaluated all but some.
 
         Args:
             kept: the places of these.
             batch: these.
             events: the same, by their places from now on.
         """
-        self.judged = self.judged.narrowed(kept, batch, events)
+        self.evaluated = self.evaluated.narrowed(kept, batch, events)
 
     def find(self, due: DueKeys, up_to: int, first: int) -> FoundMatches:
-        """Return the partial matches of keys, now that events are judged; some keys are left unread.
+        """Return the partial matches of keys, now that events are evaluated; some keys are left unread.
 
         Args:
             due: the events and timers by key.
@@ -189,7 +189,7 @@ class PatternMatcher:
             first: the place of the first event among those that have been taken, of this pattern and others.
         """
         summaries = self.matches.summaries(due.keys)
-        unread = left_unread(self.nfa, self.judged, due, summaries, up_to)
+        unread = left_unread(self.nfa, self.evaluated, due, summaries, up_to)
         return self.matches.find(due.keys, summaries, unread, first)
 
     def look_back(self, keyed: KeyedEvents, found: FoundMatches, events: Events) -> None:
@@ -202,8 +202,8 @@ class PatternMatcher:
         """
         self._found = found
         self.rows = RowAnswers(keyed, found, self._stages, self._type, events, self._clock())
-        if self.judged.looking_back:
-            self.judged.look_back(self.rows)
+        if self.evaluated.looking_back:
+            self.evaluated.look_back(self.rows)
         value_of = events.reader(is_for_all=keyed.are_nearly_all) if self._has_calls else _same
         self.nfa.read_by(value_of, self.rows.holds_of_match)
 
@@ -220,12 +220,12 @@ class PatternMatcher:
             stamp: the watermark that is in force before the last of the watermarks.
         """
         if self._ways is None:
-            return KeyMatching(self.nfa, self.judged, events, watermarks, results, delay)
+            return KeyMatching(self.nfa, self.evaluated, events, watermarks, results, delay)
         return PreferredMatching(
             self.automaton,
             self._ways,
-            self.judged,
-            self._judge_stored,
+            self.evaluated,
+            self._evaluate_stored,
             events,
             watermarks,
             results,
@@ -236,15 +236,15 @@ class PatternMatcher:
             self._variables,
         )
 
-    def _judge_stored(self) -> Judged:
+    def _evaluate_stored(self) -> EvaluatedEvents:
         """What is known of the rows that ways had taken before."""
         records = self._found.records
         times = np.zeros(len(records), np.int64)
         batch = Batch(self._type, times, times, columns=layout_of(self._type).array_to_columns(records))
-        return self.conditions.judge(batch, Events(batch, records[:0]), {})
+        return self.conditions.evaluate(batch, Events(batch, records[:0]), {})
 
     def _evaluate(self, place: int, index: int) -> bool:
-        return self.judged.evaluate(place, index)
+        return self.evaluated.evaluate(place, index)
 
 
 def _same(event: object) -> object:

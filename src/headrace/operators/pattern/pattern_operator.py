@@ -370,7 +370,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             if self._key_order is not None:
                 self._key_order.ranks(watermarks, None, [])
             return
-        batch = self._judged(matchers, self._nothing() if batch is None else batch)
+        batch = self._evaluated(matchers, self._nothing() if batch is None else batch)
         due = DueKeys.of(batch, timers)
         up_to = watermarks[-1] if watermarks else self._now
         found = self._find(matchers, due, up_to)
@@ -379,7 +379,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         are_several = len(matchers) > 1 and self._compare is None
         every = AllEvents(batch, due[0], watermarks) if are_several else None
         for matcher, own_due, own_found in zip(matchers, due, found, strict=True):
-            keyed = KeyedEvents(matcher.nfa, matcher.judged, batch, own_due, own_found, up_to, every)
+            keyed = KeyedEvents(matcher.nfa, matcher.evaluated, batch, own_due, own_found, up_to, every)
             self._sort(keyed)
             matcher.look_back(keyed, own_found, self._events)
             ordered = keyed.ordered(watermarks, are_emitted_in_place=are_emitted_in_place)
@@ -396,12 +396,12 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         else:
             self._emit_of_rules(matchers, results, stamps)
 
-    def _judged(self, matchers: Sequence[PatternMatcher], batch: KeyedBatch) -> KeyedBatch:
+    def _evaluated(self, matchers: Sequence[PatternMatcher], batch: KeyedBatch) -> KeyedBatch:
         """Judge events for each pattern; return those that may matter."""
         self._events = Events(batch, pa.nulls(0, self._type.storage_type))
         known: KnownColumns = {}
         for matcher in matchers:
-            matcher.judge(batch, self._events, known)
+            matcher.evaluate(batch, self._events, known)
         kept = matchers[0].sieve(batch) if len(matchers) == 1 else None
         if kept is None:
             return batch

@@ -18,7 +18,7 @@ from typing import Final
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.pattern.automaton import Action, Automaton, Preference
 from headrace.operators.pattern.conditions import Always, And, Condition, EventBit, Facts, Or
-from headrace.operators.pattern.event_conditions import Judged
+from headrace.operators.pattern.event_conditions import EvaluatedEvents
 from headrace.operators.pattern.key_matching import OrderedEvents
 from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.matched_rows import Variables
@@ -118,8 +118,8 @@ class PreferredMatching:
     Attributes:
         automaton: the compiled pattern.
         ways: its ways.
-        judged: what is known of the rows that have arrived.
-        judge_stored: tells what is known of those that ways had taken before.
+        evaluated: what is known of the rows that have arrived.
+        evaluate_stored: tells what is known of those that ways had taken before.
         events: the rows that have arrived.
         watermarks: the watermarks that have come, ascending; in processing time the time to which the clock has come,
             or none where it stands still.
@@ -129,15 +129,15 @@ class PreferredMatching:
         holds: evaluates conditions on rows before.
         row_of: the row of an event in the table of rows.
         variables: the variables of conditions, by number.
-        place: the row that is being judged.
+        place: the row that is being evaluated.
         timers: the keys and times of timers that were set.
         known: the first way that is possible: by state, the first that is tried, and what holds of the row.
     """
 
     automaton: Automaton
     ways: Ways
-    judged: Judged
-    judge_stored: Callable[[], Judged]
+    evaluated: EvaluatedEvents
+    evaluate_stored: Callable[[], EvaluatedEvents]
     events: OrderedEvents
     watermarks: Sequence[int]
     results: MatchResults
@@ -157,9 +157,9 @@ class PreferredMatching:
         return self.automaton.preference
 
     @cached_property
-    def stored(self) -> Judged:
+    def stored(self) -> EvaluatedEvents:
         """What is known of the rows that ways had taken before."""
-        return self.judge_stored()
+        return self.evaluate_stored()
 
     @cached_property
     def held_of_stored(self) -> list[int]:
@@ -413,21 +413,21 @@ class _Search(Facts):
         """What holds of a row, as bits; negative where some has to be asked for."""
         matching = self._matching
         if row >= self._stored:
-            return -1 if matching.judged.lazy else matching.events.holds[self._start + row - self._stored]
+            return -1 if matching.evaluated.lazy else matching.events.holds[self._start + row - self._stored]
         return -1 if matching.stored.lazy else matching.held_of_stored[-1 - self._places[row]]
 
     def bit(self, index: int) -> bool:
         row, matching = self._row, self._matching
         place = self._places[row]
         is_stored = row < self._stored
-        judged = matching.stored if is_stored else matching.judged
+        evaluated = matching.stored if is_stored else matching.evaluated
         place = -1 - place if is_stored else place
-        if not judged.lazy >> index & 1:
-            return bool(int(judged.holds[place]) >> index & 1)
+        if not evaluated.lazy >> index & 1:
+            return bool(int(evaluated.holds[place]) >> index & 1)
         answer = self._answers.get((row, index))
         if answer is None:
             matching.place = self._places[row]
-            answer = self._answers[row, index] = bool(judged.evaluate(place, index))
+            answer = self._answers[row, index] = bool(evaluated.evaluate(place, index))
         return answer
 
     def of_rows(self, condition: Condition) -> bool:

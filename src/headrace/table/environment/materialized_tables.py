@@ -203,7 +203,7 @@ class MaterializedTables:
         self._put(path, _handled(table, handler))
         self._schedule.put(path, materialization_of(table).freshness, self._tables, refreshed)
 
-    def take_up(self, path: ObjectPath, table: CatalogTable, cluster: str) -> None:
+    def adopt(self, path: ObjectPath, table: CatalogTable, cluster: str) -> None:
         """Have this process refresh a table as a whole, unless another one does; as of a dispatcher.
 
         Args:

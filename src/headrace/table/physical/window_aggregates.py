@@ -1,7 +1,7 @@
 """Window aggregates, in one phase or in two, with windows assigned by a table function below them, or by themselves.
 
-So are the window functions, of which sessions emit rows only when they end: these are collected like the values of an
-aggregate.
+Window functions are here as well, since the rows of a session are an aggregate: an array, which is unnested when it
+ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Built-in aggregates over windows that are shown at every interval, of event time or of the clock.
+"""Built-in aggregates over windows that fire at every interval, of event time or of the clock.
 
 Records wait until event time goes on at the end of a stretch of input, or until there are many. Then their windows are
 found at once, among those that are open and those that may be due; of the open windows only these are read and
@@ -22,9 +22,10 @@ from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumula
 from headrace.operators.window.columnar.firing import (
     FIRED_ROWS,
     Contents,
+    EmittedContents,
     FiredResults,
     Firings,
-    Shown,
+    emitted_by,
     find_firings,
     find_firings_of_clock,
     first_times,
@@ -32,7 +33,6 @@ from headrace.operators.window.columnar.firing import (
     keeps_contents,
     late_emission,
     result_batch,
-    shown_by,
 )
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.windows_by_key import (
@@ -131,29 +131,33 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         return cleanup_times(ends, self._kept_for) > watermark if self._is_event_time else ends > MIN_WATERMARK
 
     def _open_table(self, context: OperatorContext) -> WindowTable:
-        """The windows in state; where it is remembered, what they have shown last is behind what they hold."""
+        """The windows in state; where it is remembered, what they have emitted last is behind what they hold."""
         shape = {**self._windows.shape, "fires": self.fires, "retracts": self._mode.retracts}
         fields = list(self._layout.accumulator_schema)[2:] if self._mode.retracts else []
-        shown = [field.with_name(_SHOWN + field.name) for field in fields]
-        return WindowTable(CONTINUOUS, self._layout, context, shape, shown)
+        emitted = [field.with_name(_SHOWN + field.name) for field in fields]
+        return WindowTable(CONTINUOUS, self._layout, context, shape, emitted)
 
-    def _show(self, found: "FoundWindows", firings: Firings, shown: Shown, before: Longs) -> Iterator[FiredResults]:
-        """Return what firings show, in the order in which they happen.
+    def _results(
+        self, found: "FoundWindows", firings: Firings, emitted: EmittedContents, before: Longs
+    ) -> Iterator[FiredResults]:
+        """Return what firings emit, in the order in which they happen.
 
         Args:
             found: the windows.
             firings: the firings.
-            shown: their results.
+            emitted: their results.
             before: the watermark in force before each place at which there may be firings.
         """
-        times, places, windows = (column[shown.firings] for column in (firings.times, firings.places, firings.windows))
+        times, places, windows = (
+            column[emitted.firings] for column in (firings.times, firings.places, firings.windows)
+        )
         order = np.lexsort((windows, times, places))
         for start in range(0, len(order), FIRED_ROWS):
             rows = order[start : start + FIRED_ROWS]
             keys = found.keys.take(found.of_keys[windows[rows]])
-            columns = [column.take(pa.array(rows)) for column in shown.columns]
+            columns = [column.take(pa.array(rows)) for column in emitted.columns]
             results = Accumulators(found.ends[windows[rows]], keys.hashes, keys.values, columns)
-            kinds = None if shown.kinds is None else shown.kinds[rows]
+            kinds = None if emitted.kinds is None else emitted.kinds[rows]
             yield FiredResults(results, before[places[rows]], 2 * places[rows], kinds)
 
     def _emit(self, emissions: Sequence[FiredResults]) -> None:
@@ -166,7 +170,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         next_times: Longs,
         due_times: Longs,
         contents: Contents,
-        shown: Contents | None,
+        emitted: Contents | None,
         stays: Mask,
     ) -> None:
         """Writes all windows of the keys of which one has changed.
@@ -176,7 +180,7 @@ class ContinuousWindowOperator(KeyedWindowOperator):
             next_times: when each fires next.
             due_times: when each fires next, or goes.
             contents: what they hold.
-            shown: what they have shown last, where that is remembered.
+            emitted: what they have emitted last, where that is remembered.
             stays: which of them are still there.
         """
         keys, of_keys = found.keys, found.of_keys
@@ -185,10 +189,10 @@ class ContinuousWindowOperator(KeyedWindowOperator):
         had_some[of_keys[found.of_open]] = True
         had_some[of_keys[stays]] = False
         written = np.flatnonzero(stays & has_changed[of_keys])
-        rows = contents.spread(len(found)), [] if shown is None else shown.spread(len(found))
-        of_contents, of_shown = ([gather(column, written) for column in columns] for columns in rows)
+        rows = contents.spread(len(found)), [] if emitted is None else emitted.spread(len(found))
+        of_contents, of_emitted = ([gather(column, written) for column in columns] for columns in rows)
         numbers = found.ends[written], next_times[written]
-        windows = WindowRows(keys.take(of_keys[written]), numbers, [*of_contents, *of_shown])
+        windows = WindowRows(keys.take(of_keys[written]), numbers, [*of_contents, *of_emitted])
         without = keys.take(np.flatnonzero(had_some & has_changed))
         self._table.write(windows, due_times[written], is_new_time[written], without)
 
@@ -203,7 +207,7 @@ class FoundWindows:
         of_keys: which key each window is of.
         ends: the end of each window.
         opened: the windows that were open.
-        width: how many of their columns are what they hold; the others are what they have shown last.
+        width: how many of their columns are what they hold; the others are what they have emitted last.
         of_open: which window each of these is.
         of_pairs: for each assignment of records, the window of each pair.
     """
@@ -248,10 +252,10 @@ class FoundWindows:
         return self._of_opened(self.opened.columns[: self.width])
 
     @property
-    def shown(self) -> Contents | None:
-        """Return what they have shown last; None where that is not remembered."""
-        shown = self.opened.columns[self.width :]
-        return self._of_opened(shown) if shown else None
+    def emitted(self) -> Contents | None:
+        """Return what they have emitted last; None where that is not remembered."""
+        emitted = self.opened.columns[self.width :]
+        return self._of_opened(emitted) if emitted else None
 
     @property
     def next_times(self) -> Longs:
@@ -370,8 +374,8 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
             known_at[new] = marks[first]
         firings = find_firings(self._interval, lasts, times, known_at, marks)
         added = found.contents(self._aggregators, 0, firings)
-        shown = shown_by(self._mode, self._aggregators, found.held, added, found.shown, firings)
-        emissions, left = self._show(found, firings, shown, before), shown.left
+        emitted = emitted_by(self._mode, self._aggregators, found.held, added, found.emitted, firings)
+        emissions, left = self._results(found, firings, emitted, before), emitted.left
         if len(found.pairs[1].ends):
             self._emit([*emissions, self._late_emission(found, left, marks)])
             if keeps_contents(self._mode):
@@ -382,10 +386,10 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
                 self._emit([emission])
         goes = cleanup_times(found.ends, self._kept_for)
         times = np.where(lasts <= marks[-1], goes, firings.next_times)
-        self._write(found, times, times, left, shown.last, goes > marks[-1])
+        self._write(found, times, times, left, emitted.last, goes > marks[-1])
 
     def _late_emission(self, found: FoundWindows, held: Contents, marks: Longs) -> FiredResults:
-        """Return what windows show that have ended, once for each late record."""
+        """Return what windows emit that have ended, once for each late record."""
         assert found.touched.chunk is not None, "without records nothing is late"
         asked = held.take(np.flatnonzero(np.isin(held.windows, found.of_pairs[1])))
         keys = found.keys.take(found.of_keys[asked.windows])
@@ -397,7 +401,7 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
 class ContinuousClockOperator(ContinuousWindowOperator):
     """Windows that fire each time the clock passes a multiple of an interval, as seen when an epoch begins.
 
-    Windows of event time are removed as event time does, whatever they have shown; windows of the clock fire at their
+    Windows of event time are removed as event time does, whatever they have emitted; windows of the clock fire at their
     end for the last time.
     """
 
@@ -436,7 +440,7 @@ class ContinuousClockOperator(ContinuousWindowOperator):
         self._step(keys, MIN_WATERMARK, watermark, self._pairs(records))  # nothing fires before the next epoch
 
     def _step(self, touched: ActiveKeys | None, until: int, watermark: int, pairs: Assignment = NO_PAIRS) -> None:
-        """Shows what is due until the clock shows a time, or adds records; at a watermark."""
+        """Emits what is due until the clock shows a time, or adds records; at a watermark."""
         if touched is None:
             return
         found = FoundWindows.of(self._table, self._layout.width, touched, pairs)
@@ -446,15 +450,15 @@ class ContinuousClockOperator(ContinuousWindowOperator):
         next_times, stops = np.where(stays, times, MAX_WATERMARK), not self._is_event_time
         firings = find_firings_of_clock(self._interval, lasts, next_times, until, stops=stops)
         added = found.contents(self._aggregators, 0, firings)
-        shown = shown_by(self._mode, self._aggregators, found.held, added, found.shown, firings)
-        for emission in self._show(found, firings, shown, np.array([watermark])):
+        emitted = emitted_by(self._mode, self._aggregators, found.held, added, found.emitted, firings)
+        for emission in self._results(found, firings, emitted, np.array([watermark])):
             self._emit([emission])
         if not self._is_event_time:
             stays = lasts > until
         times = np.where(stays, firings.next_times, times)
         # Windows of event time are found to have gone when they would fire.
         due_times = times if self._is_event_time else np.minimum(times, lasts)
-        self._write(found, times, due_times, shown.left, shown.last, stays)
+        self._write(found, times, due_times, emitted.left, emitted.last, stays)
 
     def _pairs(self, records: ArrivedRecords) -> Assignment:
         if self._is_event_time:

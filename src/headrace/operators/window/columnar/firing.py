@@ -1,13 +1,13 @@
-"""When windows fire that are computed column by column, and what they show.
+"""When columnar windows fire, and what they emit.
 
 A window that fires at intervals fires first at a time that its first record sets, then each time an interval has
 passed, and at its end. In event time, a firing happens before the first record that meets its time as a watermark, or a
-later one: it shows the records that came before that one. A time that had passed when the window got its first record
+later one: it emits the records that came before that one. A time that had passed when the window got its first record
 is due at the next advance. By the clock, firings happen when an epoch begins. A late record that is allowed makes its
 window fire once more.
 
 What a window holds changes only where records come between two firings. So these are added up first, for each stretch
-between two firings; what has been shown follows by merging them in order, as the accumulation mode says.
+between two firings; what has been emitted follows by merging them in order, as the accumulation mode says.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _starts(counts: Longs) -> Longs:
 
 
 _NOTHING: Final = -1
-"""In place of the row of something that a window has shown."""
+"""In place of the row of something that a window has emitted."""
 
 
 @dataclass(frozen=True)
@@ -296,15 +296,15 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What firings show, and what is left.
+class EmittedContents:
+    """What firings emit, and what is left.
 
     Attributes:
         firings: the firing of each result, by its position; results of one firing follow one another.
         columns: the accumulators of each result.
         kinds: what results do in a changelog, as values of ``RowKind``; None where all are insertions.
         left: what each window holds now.
-        last: what each window has shown last, where that is remembered.
+        last: what each window has emitted last, where that is remembered.
     """
 
     firings: Longs
@@ -314,45 +314,47 @@ class Shown:
     last: Contents | None = None
 
 
-def shown_by(
+def emitted_by(
     mode: AccumulationMode,
     aggregators: AggregatorList,
     held: Contents,
     added: Contents,
     last: Contents | None,
     firings: Firings,
-) -> Shown:
-    """Return what firings show.
+) -> EmittedContents:
+    """Return what firings emit.
 
     Args:
-        mode: what windows show that fire again.
+        mode: what windows emit that fire again.
         aggregators: what windows remember.
         held: what windows held before.
         added: what has come since.
-        last: what windows have shown last, where they take it back.
+        last: what windows have emitted last, where they take it back.
         firings: the firings.
     """
     if not len(firings.windows):
-        return Shown(firings.windows, [], None, Contents.merged(aggregators, held, added), last)
+        return EmittedContents(firings.windows, [], None, Contents.merged(aggregators, held, added), last)
     if mode is AccumulationMode.DISCARDING:
-        return _shown_once(aggregators, held, added, firings)
+        return _emitted_once(aggregators, held, added, firings)
     versions = _versions(aggregators, held, added)
     rows = _rows_at(versions, firings.windows, firings.numbers)
     left = versions.take(_last_rows(versions))
     if last is not None:
-        return _shown_and_taken_back(versions, rows, left, last, firings)
-    return Shown(np.arange(len(rows)), [gather(column, rows) for column in versions.columns], None, left)
+        return _emitted_and_retracted(versions, rows, left, last, firings)
+    return EmittedContents(np.arange(len(rows)), [gather(column, rows) for column in versions.columns], None, left)
 
 
-def _shown_once(aggregators: AggregatorList, held: Contents, added: Contents, firings: Firings) -> Shown:
+def _emitted_once(aggregators: AggregatorList, held: Contents, added: Contents, firings: Firings) -> EmittedContents:
     both = Contents.merged(aggregators, held, added, by_number=True)
-    is_shown = both.numbers < firings.counts[both.windows]
-    shown, left = both.take(np.flatnonzero(is_shown)), both.take(np.flatnonzero(~is_shown))
-    return Shown(firings.starts[shown.windows] + shown.numbers, shown.columns, None, left)
+    is_emitted = both.numbers < firings.counts[both.windows]
+    emitted, left = both.take(np.flatnonzero(is_emitted)), both.take(np.flatnonzero(~is_emitted))
+    return EmittedContents(firings.starts[emitted.windows] + emitted.numbers, emitted.columns, None, left)
 
 
-def _shown_and_taken_back(versions: Contents, rows: Longs, left: Contents, last: Contents, firings: Firings) -> Shown:
-    # In one table: what windows hold at their firings, then what they have shown before the first of these.
+def _emitted_and_retracted(
+    versions: Contents, rows: Longs, left: Contents, last: Contents, firings: Firings
+) -> EmittedContents:
+    # In one table: what windows hold at their firings, then what they have emitted before the first of these.
     table = [concat([a, b]) for a, b in zip(versions.columns, last.columns, strict=True)]
     former = np.full(len(firings.counts), _NOTHING)
     former[last.windows] = len(versions) + np.arange(len(last))
@@ -368,7 +370,7 @@ def _shown_and_taken_back(versions: Contents, rows: Longs, left: Contents, last:
     final = np.append(stretches(firings.windows).starts[1:], len(rows))[: len(rows)] - 1
     now = Contents(firings.windows[final], [gather(c, rows[final]) for c in versions.columns], firings.numbers[final])
     stays = last.take(np.flatnonzero(firings.counts[last.windows] == 0))
-    return Shown(results, columns, kinds.astype(np.int8), left, Contents.concat(stays, now))
+    return EmittedContents(results, columns, kinds.astype(np.int8), left, Contents.concat(stays, now))
 
 
 def _versions(aggregators: AggregatorList, held: Contents, added: Contents) -> Contents:
@@ -398,7 +400,7 @@ def late_emission(
     """The results of windows that have ended, which fire again for each late record.
 
     Args:
-        mode: what they show then.
+        mode: what they emit then.
         aggregators: what windows remember.
         find: gives what they held before.
         late: the pairs of a late record and a window, in the order in which records came.
@@ -418,13 +420,13 @@ def late_emission(
     added = Contents(of_firings, late.accumulated(aggregators, each), firings.numbers)
     in_order = np.argsort(of_held)
     before = Contents(of_held, held.columns, np.zeros(len(held), np.int64)).take(in_order)
-    shown = shown_by(mode, aggregators, before, added, before if mode.retracts else None, firings)
+    emitted = emitted_by(mode, aggregators, before, added, before if mode.retracts else None, firings)
     # Results leave as their records came; of a record, what is taken back comes before what takes its place.
-    pairs = order[shown.firings]
+    pairs = order[emitted.firings]
     rows = np.argsort(pairs, kind="stable")
-    pairs, columns = pairs[rows], [gather(column, rows) for column in shown.columns]
+    pairs, columns = pairs[rows], [gather(column, rows) for column in emitted.columns]
     contents = Accumulators(late.ends[pairs], late.hashes[pairs], gather(late.keys, pairs), columns)
-    kinds, records = None if shown.kinds is None else shown.kinds[rows], records[pairs]
+    kinds, records = None if emitted.kinds is None else emitted.kinds[rows], records[pairs]
     return FiredResults(contents, watermarks[records], 2 * records + 1, kinds)
 
 

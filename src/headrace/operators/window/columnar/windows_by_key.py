@@ -345,7 +345,7 @@ class KeyedWindowOperator(KeyedOperator):
 
     To find the windows of a key and to write them costs much the same for one record as for many. So records wait until
     event time advances at the end of a stretch of input, or until there are many. Then the windows of all of them are
-    found at once, as if the records had come one by one: what a window shows, and in which order, does not depend on
+    found at once, as if the records had come one by one: what a window emits, and in which order, does not depend on
     how many wait. A subclass says which windows records are in, and when windows fire.
 
     Args:

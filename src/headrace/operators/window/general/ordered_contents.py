@@ -187,7 +187,7 @@ class ContentsTable(OrderedContents):
         self._table.forget(last)
 
     @abstractmethod
-    def _take_up(self, window: Held, key: object, value: object) -> None:
+    def _add_stored(self, window: Held, key: object, value: object) -> None:
         """Adds a stored row to what older rows have."""
 
     def _read(self, into: dict[int, Held], ends: Longs, keys: KeyColumn) -> None:
@@ -210,7 +210,7 @@ class ContentsTable(OrderedContents):
         values = array_to_values(self._type, rows.columns[0])
         for end, key, value in zip(rows.ends.tolist(), rows.keys.to_pylist(), values, strict=True):
             if wanted is None or (end, key) in wanted:
-                self._take_up(windows.setdefault(end, {}), key, value)
+                self._add_stored(windows.setdefault(end, {}), key, value)
 
     def _rows(self, ends: pa.Array, keys: KeyColumn, values: pa.Array) -> pa.RecordBatch:
         """Rows of the table; not in its order."""
@@ -299,7 +299,7 @@ class FoldedValues(ContentsTable):
         super()._forget(last)
         drop_windows(self._windows, last)
 
-    def _take_up(self, window: Held, key: object, value: object) -> None:
+    def _add_stored(self, window: Held, key: object, value: object) -> None:
         window[key] = value
 
     def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -493,7 +493,7 @@ class OrderedElements(ContentsTable):
     def add(self, end: int, element: object) -> None:
         key = self._keyed.current.raw
         self._late.append((end, key, element))
-        self._take_up(self._recalled.setdefault(end, {}), key, element)
+        self._add_stored(self._recalled.setdefault(end, {}), key, element)
 
     def elements(self, end: int) -> Sequence[Any]:
         held: list[Any] = self._recalled.get(end, {}).get(self._keyed.current.raw, [])
@@ -520,7 +520,7 @@ class OrderedElements(ContentsTable):
         drop_windows(self._recalled, last)
         self._late = [late for late in self._late if late[0] > last]
 
-    def _take_up(self, window: Held, key: object, value: object) -> None:
+    def _add_stored(self, window: Held, key: object, value: object) -> None:
         window.setdefault(key, []).append(value)
 
     def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:

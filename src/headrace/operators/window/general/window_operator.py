@@ -444,7 +444,7 @@ class WindowOperator(FunctionWindowOperator):
             self._contents.clear(contents)
 
     def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
-        """Emits what a window shows of what it holds for the current key."""
+        """Emits the result of a window for the current key, as the accumulation mode says."""
         results: Iterable[Any] = ()
         if elements or self._user_functions.reduce_function is None:  # else an evictor has left nothing to reduce
             self._enter(window, firing)

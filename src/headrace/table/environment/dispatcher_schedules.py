@@ -1,4 +1,4 @@
-"""Schedules of full refreshes that a dispatcher carries: those that programs have left, and that nobody has."""
+"""The schedules of full refreshes that a dispatcher keeps: those that programs leave to it, or that no process has."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LOOK_SECONDS: Final = 2.0
 _JOIN_SECONDS: Final = 10.0
 
 
-class CarriedSchedules:
-    """The schedules that a dispatcher takes up, on a thread: those of its catalog store that no program has.
+class DispatcherSchedules:
+    """Keeps schedules in a thread of a dispatcher: those of its catalog store that no program keeps.
 
     Args:
         configuration: that of the dispatcher.
@@ -39,7 +39,7 @@ class CarriedSchedules:
 
     def __init__(self, configuration: Configuration, address: str, leads: Callable[[], bool]) -> None:
         place = configuration.get(options.CLUSTER_CATALOG_STORE)
-        assert place is not None, "a dispatcher without a catalog store takes up nothing"
+        assert place is not None, "a dispatcher without a catalog store keeps no schedules"
         given = {key: value for key, value in configuration.to_dict().items() if not key.startswith(_OF_DISPATCHERS)}
         own = {CATALOG_STORE.key: "file", CATALOG_STORE_PATH.key: place, DISPATCHER.key: address}
         self._cluster = configuration.get(options.CLUSTER_DIR) or ""
@@ -54,7 +54,7 @@ class CarriedSchedules:
         self._thread = threading.Thread(target=self._run, name="headrace-schedules", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look for schedules."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -64,7 +64,7 @@ class CarriedSchedules:
         self._tables.materialized.let_go(list(self._taken))
 
     def look(self) -> None:
-        """Take up what nobody has, while the dispatcher leads; else let go of everything."""
+        """Adopt the schedules that nobody keeps, while the dispatcher leads; else give up all of them."""
         if not self._leads():
             self._tables.materialized.let_go(list(self._taken))
             self._taken.clear()
@@ -74,7 +74,7 @@ class CarriedSchedules:
             try:
                 found = self._tables.catalogs.permanent_table(path)
                 if _is_scheduled(found):
-                    self._tables.materialized.take_up(path, found, self._cluster)
+                    self._tables.materialized.adopt(path, found, self._cluster)
                     self._taken.add(path)
             except (HeadraceError, OSError) as error:
                 self._tell(f"table {path} is not refreshed when it is due", error)

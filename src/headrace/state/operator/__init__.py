@@ -1,1 +1,0 @@
-"""Operator state: lists and broadcast maps of subtasks, which belong to no key; and who goes on with them."""
