@@ -262,6 +262,11 @@ class Materialization:
     handler: RefreshHandler = field(default_factory=RefreshHandler)
     start: StartMode = field(default_factory=StartMode)
 
+    @property
+    def is_scheduled(self) -> bool:
+        """Return whether the table is refreshed as a whole when it is due."""
+        return self.mode is RefreshMode.FULL and self.status is RefreshStatus.ACTIVATED
+
     def times_of_dispatcher(self) -> tuple[datetime | None, datetime | None]:
         """The times of the last and of the next refresh, where a dispatcher has the schedule; None where unknown."""
         reached = self.handler.refreshed_at

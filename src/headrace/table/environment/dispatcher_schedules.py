@@ -10,14 +10,12 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
-from headrace.table.catalog.materialization import RefreshStatus
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import renew_catalogs
 from headrace.table.environment.settings import EnvironmentSettings
 from headrace.table.environment.table_environment import TableEnvironment
 from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, DISPATCHER
-from headrace.table.parse.tree.definitions import RefreshMode
 
 logger = get_logger(__name__)
 
@@ -101,5 +99,5 @@ class DispatcherSchedules:
 
 def _is_scheduled(table: object) -> TypeGuard[CatalogTable]:
     """Return whether a table is one that is to be refreshed as a whole."""
-    wanted = table.materialization if isinstance(table, CatalogTable) else None
-    return wanted is not None and wanted.mode is RefreshMode.FULL and wanted.status is RefreshStatus.ACTIVATED
+    found = table.materialization if isinstance(table, CatalogTable) else None
+    return found is not None and found.is_scheduled

@@ -20,7 +20,6 @@ from headrace.common.logical_types import MapType
 from headrace.common.logs import get_logger
 from headrace.savepoint.requests import JobProcess
 from headrace.table.catalog.materialization import (
-    Materialization,
     RefreshHandler,
     RefreshStatus,
     partition_formatters,
@@ -247,7 +246,7 @@ class MaterializedTables:
             materialization = materialization_of(changed)
             if (entry := self._schedule.entry(path)) is not None:
                 self._schedule.put(path, materialization.freshness, entry.session)
-            elif _is_scheduled(changed) and materialization.handler.scheduled_elsewhere is None:
+            elif materialization.is_scheduled and materialization.handler.scheduled_elsewhere is None:
                 self._put_scheduled(path, changed, materialization.handler.refreshed_at)
             return
         if materialization_of(table).status is RefreshStatus.SUSPENDED:
@@ -357,7 +356,8 @@ class MaterializedTables:
         self._note_refreshed(path, entry.due)
 
     def _is_of_this_program(self, path: ObjectPath, table: CatalogTable) -> bool:
-        return _is_scheduled(table) and materialization_of(table).handler.process == self._process(path)
+        found = table.materialization
+        return found is not None and found.is_scheduled and found.handler.process == self._process(path)
 
     def _note_refreshed(self, path: ObjectPath, due: datetime) -> None:
         """Have the catalog know how far a table has been refreshed, so that another program goes on from there."""
@@ -377,13 +377,6 @@ class MaterializedTables:
 
 def _is_other_query(table: CatalogTable, changed: CatalogTable) -> bool:
     return materialization_of(table).query != materialization_of(changed).query
-
-
-def _is_scheduled(table: object) -> bool:
-    found = getattr(table, "materialization", None)
-    if not isinstance(found, Materialization):
-        return False
-    return found.mode is RefreshMode.FULL and found.status is RefreshStatus.ACTIVATED
 
 
 def _handled(table: CatalogTable, handler: RefreshHandler) -> CatalogTable:

@@ -259,9 +259,13 @@ def materialized_tables(tables: TableSession, catalog: str | None = None) -> lis
         tables: the environment.
         catalog: its name; the current one by default.
     """
+    return [row for path in _table_paths(tables, catalog) if (row := _row_of(tables, path)) is not None]
+
+
+def _table_paths(tables: TableSession, catalog: str | None) -> list[ObjectPath]:
+    """The paths of all tables of a catalog, the current one by default."""
     name, found = _catalog_of(tables, catalog)
-    paths = [ObjectPath(name, database, each) for database in found.databases() for each in found.tables(database)]
-    return [row for path in paths if (row := _row_of(tables, path)) is not None]
+    return [ObjectPath(name, database, each) for database in found.databases() for each in found.tables(database)]
 
 
 def _row_of(tables: TableSession, path: ObjectPath) -> MaterializedRow | None:
@@ -329,9 +333,7 @@ def resume_refreshes(tables: TableSession, catalog: str | None = None) -> list[R
         tables: the environment.
         catalog: its name; the current one by default.
     """
-    name, found = _catalog_of(tables, catalog)
-    paths = [ObjectPath(name, database, each) for database in found.databases() for each in found.tables(database)]
-    return [row for path in paths if (row := _resumed(tables, path)) is not None]
+    return [row for path in _table_paths(tables, catalog) if (row := _resumed(tables, path)) is not None]
 
 
 def _resumed(tables: TableSession, path: ObjectPath) -> ResumedRow | None:

@@ -1,4 +1,7 @@
-"""Aggregate calls over all values of a group: as a multiset (``COLLECT``), or in their order (``LISTAGG``)."""
+"""Aggregate calls over all values of a group: as a multiset (``COLLECT``), or in their order (``LISTAGG``).
+
+From multisets follow aggregates of distinct values, percentiles and bitmaps; from values in order arrays and JSON.
+"""
 
 import base64
 import json

@@ -59,7 +59,7 @@ class _Held(LoggedWindow):
 
 
 class AccumulatedContents(KeyedContents):
-    """Accumulators of built-in aggregates. What is shown is the number of a version in the log.
+    """Accumulators of built-in aggregates. What is emitted is the number of a version in the log.
 
     Args:
         keyed: the state.
@@ -92,10 +92,10 @@ class AccumulatedContents(KeyedContents):
         elements = self.elements(namespace, window)
         if elements is None:
             return None
-        shown: list[Batch] = []
-        self._log.show(elements[0], self._keyed.current.raw, window, MIN_WATERMARK)
-        self.work_out(shown.append)
-        return [row for batch in shown for row in batch.rows]
+        emitted: list[Batch] = []
+        self._log.note_result(elements[0], self._keyed.current.raw, window, MIN_WATERMARK)
+        self.work_out(emitted.append)
+        return [row for batch in emitted for row in batch.rows]
 
     def clear(self, namespace: GivenNamespace) -> None:
         self._clear(self._enter(namespace))
@@ -181,7 +181,7 @@ class AccumulatedContents(KeyedContents):
 _NOTHING: Final = object()
 
 
-class _Shown(NamedTuple):
+class _NotedResult(NamedTuple):
     """A result: a version of a window.
 
     Attributes:
@@ -257,7 +257,7 @@ class AggregateLog:
             window.add(self.versions, self.row_of(element))
         return window.now(self.versions)
 
-    def show(self, version: int, key: object, window: object, stamp: int) -> None:
+    def note_result(self, version: int, key: object, window: object, stamp: int) -> None:
         """Notes a result.
 
         Args:
@@ -266,7 +266,7 @@ class AggregateLog:
             window: the window.
             stamp: the watermark that the result is made under.
         """
-        self._shown.append(_Shown(version, key, window, stamp))
+        self._noted.append(_NotedResult(version, key, window, stamp))
 
     def work_out(self, emit: Callable[[Batch], None]) -> Columns:
         """Emits all results, in the order in which they were noted, and forgets what has happened.
@@ -277,10 +277,10 @@ class AggregateLog:
         columns: Columns = []
         if self.versions.has_versions:
             columns = self.versions.versions(self._layout.aggregators, self._parts())
-        shown = self._shown
+        noted = self._noted
         self._forget()
-        if shown:
-            emit(self._results(columns, shown))
+        if noted:
+            emit(self._results(columns, noted))
         return columns
 
     def _forget(self) -> None:
@@ -290,7 +290,7 @@ class AggregateLog:
         self._row_parts: list[int] = []
         self._stored: list[Any] = []
         self._earlier: dict[int, tuple[Columns, list[int], list[int]]] = {}
-        self._shown: list[_Shown] = []
+        self._noted: list[_NotedResult] = []
 
     def _parts(self) -> Iterator[tuple[Longs, Columns]]:
         """The numbers of parts, and their accumulators."""
@@ -307,8 +307,8 @@ class AggregateLog:
         inputs = self._layout.inputs_of(Batch.of_rows(self._input_type, elements, times, times), self._context)
         return self._layout.aggregators.accumulate(GroupedRows(inputs, self._arrivals.next(len(elements)), groups))
 
-    def _results(self, columns: Columns, shown: Sequence[_Shown]) -> Batch:
-        versions, keys, windows, stamps = zip(*shown, strict=True)
+    def _results(self, columns: Columns, noted: Sequence[_NotedResult]) -> Batch:
+        versions, keys, windows, stamps = zip(*noted, strict=True)
         chosen = np.array(versions)
         bounds = [pa.array(values) for values in zip(*map(self._windows.values_of, windows), strict=True)]
         rows = self._layout.finish(
@@ -359,11 +359,13 @@ class AggregatingWindowOperator(WindowOperator):
     def _new_former_results(self, renamed: RenamedFields) -> EmittedResults:
         return RecordedResults(self._keyed, self._output_type, renamed)
 
-    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+    def _emit_result(
+        self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int
+    ) -> None:
         former = self._former if isinstance(self._former, RecordedResults) else None
         if elements:
             version = elements[0] if self._definition.evictor is None else self._log.version_of(elements)
-            self._log.show(version, self._keyed.current.raw, window, stamp)
+            self._log.note_result(version, self._keyed.current.raw, window, stamp)
             if former is not None:
                 former.show(contents)
         elif former is not None:  # an evictor has left nothing

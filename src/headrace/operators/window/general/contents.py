@@ -1,4 +1,4 @@
-"""What windows hold in state of key and window, and what they have shown, where they take it back.
+"""What windows hold in state of key and window, and what they have emitted, where they take it back.
 
 They hold one folded value, all elements, or those that an evictor leaves. The functions of a program need not give the
 same results for the same elements twice, so results are kept as they were. A window that has become part of another one
@@ -80,7 +80,7 @@ class KeyedContents(StateOfWindows, ABC):
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         """What a window function is to see; None when there is nothing that it is called for."""
 
-    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
+    def after_firing(self, namespace: GivenNamespace, window: Any) -> None:
         """Is called after the window function."""
 
     def stored(self) -> Sequence[tuple[KeyEntry, GivenNamespace]]:
@@ -155,7 +155,7 @@ class ListedContents(KeyedContents):
 
 
 class EvictedContents(KeyedContents):
-    """All elements with their timestamps, some of which an evictor removes when they are shown.
+    """All elements with their timestamps, some of which an evictor removes when the window fires.
 
     Args:
         keyed: the state.
@@ -206,7 +206,7 @@ class EvictedContents(KeyedContents):
         left = [element.value for element in self._left]
         return left if self._fold is None else self._fold.of_all(left)
 
-    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
+    def after_firing(self, namespace: GivenNamespace, window: Any) -> None:
         if not self._held:
             return
         left = self._answer("evict_after", self._left, window)
@@ -248,7 +248,7 @@ class EmittedResults(StateOfWindows):
         self._coerce = handler_of(type_).coerce
 
     def changes(self, namespace: GivenNamespace, results: Sequence[Any]) -> list[Row]:
-        """What a window emits when it shows some results: all former ones are taken back first.
+        """The changes that a window emits for new results: all former ones are taken back first.
 
         Each of them is an update as far as there is a new result for it, and a deletion beyond that; likewise the new
         ones are updates and insertions.

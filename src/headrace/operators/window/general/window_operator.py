@@ -241,7 +241,7 @@ class WindowOperator(FunctionWindowOperator):
         return ListedContents(self._keyed, kind, type_, renamed)
 
     def _new_former_results(self, renamed: RenamedFields) -> EmittedResults:
-        """What windows have shown."""
+        """What windows have emitted."""
         return EmittedResults(self._keyed, self._output_type, renamed)
 
     # --- elements ----------------------------------------------------------------------------------------------------
@@ -438,12 +438,14 @@ class WindowOperator(FunctionWindowOperator):
         if result.is_fire():
             elements = self._contents.elements(contents, window)
             if elements is not None:
-                self._show(elements, window, contents, firing, stamp)
-            self._contents.was_shown(contents, window)
+                self._emit_result(elements, window, contents, firing, stamp)
+            self._contents.after_firing(contents, window)
         if result.is_purge():
             self._contents.clear(contents)
 
-    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+    def _emit_result(
+        self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int
+    ) -> None:
         """Emits the result of a window for the current key, as the accumulation mode says."""
         results: Iterable[Any] = ()
         if elements or self._user_functions.reduce_function is None:  # else an evictor has left nothing to reduce
@@ -456,7 +458,7 @@ class WindowOperator(FunctionWindowOperator):
             self._collector.collect_changed(results, window.max_timestamp(), stamp, take_back)
 
     def _take_back(self, contents: GivenNamespace, results: list[Any]) -> list[Any]:
-        """What a window emits that takes back what it has shown before."""
+        """What a window emits that takes back what it has emitted before."""
         assert self._former is not None
         try:
             return self._former.changes(contents, results)
