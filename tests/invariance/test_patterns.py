@@ -177,8 +177,8 @@ def test_what_a_pattern_finds(
         job.sink("matches", found)
         job.sink("timeouts", found.get_side_output(TIMED_OUT))
 
-    sieve = {"FEWEST": summarized, "RARE": 1}
-    with patch.object(match_summaries, "MANY", summarized), patch.multiple(pattern_filter, **sieve):
+    filtering = {"FEWEST": summarized, "RARE": 1}
+    with patch.object(match_summaries, "MANY", summarized), patch.multiple(pattern_filter, **filtering):
         found = run(build, cut, is_batch=is_batch)
     matches, timeouts = expected(functions, events)
     got = per_key(found["matches"])

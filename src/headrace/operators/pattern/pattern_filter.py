@@ -118,7 +118,7 @@ _OF_ALL: Final = np.uint64(0xD6E8FEB86659FD93)
 """Odd numbers whose products are spread over all bits."""
 
 
-def sieve(batch: KeyedBatch, begins: Mask, window: int, stored: Hashes, stored_times: Longs) -> Longs:
+def kept_events(batch: KeyedBatch, begins: Mask, window: int, stored: Hashes, stored_times: Longs) -> Longs:
     """Return the places of the events that may begin a match or meet one.
 
     Args:

@@ -84,7 +84,7 @@ class PatternMatcher:
         called = (each for condition in row_conditions for each in condition.expressions.user_code)
         self.user_code: tuple[UserCode, ...] = (*self.conditions.user_code, *called)
         # Of other patterns events matter that change nothing, or time does.
-        self._sieves = not is_preferred and self.nfa.expires_silently and not row_conditions
+        self._leaves_out = not is_preferred and self.nfa.expires_silently and not row_conditions
         self._has_calls = bool(automaton.iterative_calls())
         self._stages = [state.stage for state in automaton.states]
         self._variables = row_conditions[0].names if row_conditions else ()
@@ -155,20 +155,20 @@ class PatternMatcher:
         self.evaluated = self.conditions.evaluate(batch, events, known)
         return self.evaluated
 
-    def sieve(self, batch: KeyedBatch) -> Longs | None:
+    def kept_events(self, batch: KeyedBatch) -> Longs | None:
         """The places of events, all but some that meet no partial match; None for all.
 
         Args:
             batch: the events that were evaluated.
         """
         evaluated = self.evaluated
-        if not self._sieves or evaluated.lazy or len(batch) < pattern_filter.FEWEST:
+        if not self._leaves_out or evaluated.lazy or len(batch) < pattern_filter.FEWEST:
             return None
         begins = beginning(self.nfa, evaluated)
         stored = self.matches.taken(len(batch) // pattern_filter.RARE - int(np.count_nonzero(begins)))
         if stored is None or stored[1].min(initial=MAX_WATERMARK) <= 0:
             return None  # matches that began before 1970 have no timers
-        return pattern_filter.sieve(batch, begins, self.automaton.window, *stored)
+        return pattern_filter.kept_events(batch, begins, self.automaton.window, *stored)
 
     def narrow(self, kept: Longs, batch: KeyedBatch, events: Events) -> None:
         """Forget of the events that were evaluated all but some.

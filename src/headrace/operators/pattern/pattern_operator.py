@@ -397,12 +397,12 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             self._emit_of_rules(matchers, results, stamps)
 
     def _evaluated(self, matchers: Sequence[PatternMatcher], batch: KeyedBatch) -> KeyedBatch:
-        """Judge events for each pattern; return those that may matter."""
+        """Evaluates events for each pattern; returns those that may matter."""
         self._events = Events(batch, pa.nulls(0, self._type.storage_type))
         known: KnownColumns = {}
         for matcher in matchers:
             matcher.evaluate(batch, self._events, known)
-        kept = matchers[0].sieve(batch) if len(matchers) == 1 else None
+        kept = matchers[0].kept_events(batch) if len(matchers) == 1 else None
         if kept is None:
             return batch
         batch = batch.take(kept)

@@ -9,7 +9,7 @@ import pytest
 from headrace.common.batch import Batch
 from headrace.common.typeinfo import Types
 from headrace.operators.base import KeyedBatch
-from headrace.operators.pattern.pattern_filter import sieve
+from headrace.operators.pattern.pattern_filter import kept_events
 from headrace.state.keys import KeyCodec
 
 COUNT = 20_000
@@ -27,7 +27,7 @@ def test_events_that_may_meet_a_match_are_kept(window: int, are_stored: bool) ->
     stored_times = chance.integers(-900, 0, len(stored_keys))
     stored = CODEC.from_array(pa.array(stored_keys)).hashes
     keyed = KeyedBatch.of(batch, CODEC.from_array(pa.array(keys)))
-    kept = sieve(keyed, begins, window, stored, stored_times)
+    kept = kept_events(keyed, begins, window, stored, stored_times)
     opened = [*zip(keys[begins].tolist(), times[begins].tolist(), strict=True)]
     opened += [*zip(stored_keys.tolist(), stored_times.tolist(), strict=True)]
     needed = set(np.flatnonzero(begins).tolist())
