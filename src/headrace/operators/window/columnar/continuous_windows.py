@@ -347,13 +347,13 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
         due = self._table.take_due(watermark) if watermark > self._watermark else None
         touched = ActiveKeys.of(None if records is None else records.chunk, due)
         if touched is not None:
-            pairs = (NO_PAIRS, NO_PAIRS) if records is None else self._judged(records)
+            pairs = (NO_PAIRS, NO_PAIRS) if records is None else self._by_lateness(records)
             found = FoundWindows.of(self._table, self._layout.width, touched, *pairs)
             marks = np.array([watermark]) if records is None else np.append(records.watermarks, watermark)
             self._fire_and_write(found, records, marks, np.append(stamp, marks))
         self._watermark = watermark
 
-    def _judged(self, records: ArrivedRecords) -> tuple[Assignment, Assignment]:
+    def _by_lateness(self, records: ArrivedRecords) -> tuple[Assignment, Assignment]:
         """The windows of records that have not ended, and those that have but still take them."""
         pairs, met = self._windows.assign(records.timestamps), records.watermarks
         met = met if pairs.is_identity else met[pairs.records]

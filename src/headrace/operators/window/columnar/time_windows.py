@@ -167,7 +167,7 @@ class AlignedWindowOperator(KeyedOperator):
 
     def _add_records(self, batch: KeyedBatch) -> None:
         """Adds records to those of their windows that have not fired, and fires what is due until the last of them."""
-        chunk, (on_time, again) = self._chunk(batch), self._judged(batch)
+        chunk, (on_time, again) = self._chunk(batch), self._by_lateness(batch)
         self._add(batch, chunk, on_time)
         late = chunk.spread(again) if len(again.ends) else None
         self._advance(batch.watermarks, again, late)
@@ -185,7 +185,7 @@ class AlignedWindowOperator(KeyedOperator):
         taken = chunk.spread(pairs.where(takes_back))
         self._store.add_accumulators(Accumulators.taken_back(self._layout.aggregators, taken))
 
-    def _judged(self, batch: KeyedBatch) -> tuple[Assignment, Assignment]:
+    def _by_lateness(self, batch: KeyedBatch) -> tuple[Assignment, Assignment]:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
         pairs = self._assigner.assign(batch.timestamps)
         if pairs.is_identity and times_bounds(pairs.ends)[0] - 1 > batch.last_watermark:
@@ -410,7 +410,7 @@ class PanedWindowOperator(AlignedWindowOperator):
     def _add_late(self, batch: KeyedBatch, chunk: Chunk, pairs: Assignment, rows: Longs) -> None:
         """Adds records that are late for some of their windows, or for all."""
         part = batch.take(rows)
-        on_time, again = (found.among(rows) for found in self._judged(part))
+        on_time, again = (found.among(rows) for found in self._by_lateness(part))
         is_due = on_time.ends <= passed_end(int(batch.watermarks[-1]))
         self._store.add(chunk.spread(on_time.where(is_due)))
         self._advance(batch.watermarks, again, chunk.spread(again) if len(again.ends) else None)
