@@ -273,7 +273,10 @@ class Journal:
         self.folder = folder
         self.clock = clock
         if not is_log(folder):
-            raise LogError(f"{folder} is no log: `headrace log create`, or Log.open(…, create=True), makes one")
+            raise LogError(
+                f"{folder} is no log: `headrace log create`, Log.open(…, create=True), or the option "
+                "'auto-create.partitions' of a table, makes one"
+            )
         self._commits, self._snapshots, self.chunks, self.heartbeats = map(folder.folder, _FOLDERS)
         self.claim = MaintenanceClaim(self.heartbeats)
         self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self.chunks})

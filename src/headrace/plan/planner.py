@@ -224,8 +224,9 @@ def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
         return endless is None, f"AUTOMATIC: {reason}"
     if mode is RuntimeExecutionMode.BATCH and endless is not None:
         raise InvalidProgramError(
-            f"batch mode needs sources that end, but source {endless.name!r} ({endless.call_site}) is unbounded: use "
-            "RuntimeExecutionMode.AUTOMATIC or STREAMING"
+            f"batch mode needs sources that end, but source {endless.name!r} ({endless.call_site}) is unbounded: let "
+            "it end, as tables of topics do by 'scan.bounded.mode', or use RuntimeExecutionMode.AUTOMATIC or STREAMING "
+            "('execution.runtime-mode'; for a materialized table REFRESH_MODE = CONTINUOUS)"
         )
     return mode is RuntimeExecutionMode.BATCH, ""
 

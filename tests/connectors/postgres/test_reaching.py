@@ -9,6 +9,7 @@ import pytest
 
 from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.common.typeinfo import Types
+from headrace.connectors.postgres.scan import PostgresScan, ScannedTable
 from headrace.connectors.postgres.server import PostgresServer
 from headrace.connectors.postgres.source import PostgresSource
 from headrace.connectors.source import EnumeratorContext
@@ -28,6 +29,19 @@ def test_a_server_that_a_job_has_never_reached_fails_it_for_good(tmp_path: Path)
         discover(None)
     with pytest.raises(InfrastructureError, match="PostgreSQL at"):
         discover({"system": "7"})  # it has been there: the restart strategy says how often it is asked again
+
+
+def test_a_scan_waits_for_a_server_that_it_has_never_reached_as_long_as_its_option_says(tmp_path: Path) -> None:
+    server = PostgresServer(str(tmp_path), 5432, "shop", timeout=1)
+    source = PostgresScan(server, ScannedTable("public", "orders", {}), Types.ROW_NAMED(["id"], [int]))
+
+    def discover(state: Any) -> None:
+        source.create_enumerator(EnumeratorContext(1, posix_folder(tmp_path), state)).discover(0)
+
+    with pytest.raises(ConfigurationError, match=r"'connection.max-retry-timeout'.*see that 'url' is right"):
+        discover(None)
+    with pytest.raises(InfrastructureError, match="failed: No such file or directory$"):
+        discover(True)
 
 
 def test_a_password_may_be_a_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -179,3 +179,28 @@ def test_windows_without_length_are_refused(tables: TableEnvironment) -> None:
     for window in ("TUMBLE(p, INTERVAL '0' SECOND)", "SESSION(p, INTERVAL '0' SECOND)"):
         with pytest.raises(PlanningError, match=r"requires positive sizes|SESSION"):
             tables.execute_sql(f"SELECT COUNT(*) FROM (SELECT PROCTIME() AS p FROM {NUMBERS}) GROUP BY {window}")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "SELECT o.k FROM o JOIN r FOR SYSTEM_TIME AS OF o.plain AS r ON o.k = r.k",
+            r"requires a time attribute, but 'o\.plain' is a plain TIMESTAMP\(3\) at line 1, column 48",
+        ),
+        (
+            "SELECT j.k FROM (SELECT o.k, o.ts FROM o JOIN r ON o.k = r.k) j "
+            "JOIN r FOR SYSTEM_TIME AS OF j.ts AS r ON j.k = r.k",
+            r"requires a time attribute of the left side, but 'ts' is a plain TIMESTAMP\(3\)",
+        ),
+        ("SELECT ROW_NUMBER() OVER (PARTITION BY k ORDER BY plain DESC) FROM o", "ASCENDING mode.*WHERE n <= 3"),
+        ("SELECT SUM(k) OVER (ORDER BY plain ROWS 2 PRECEDING) FROM o", "Order by a column that has a watermark"),
+    ],
+)
+def test_a_time_that_is_a_plain_column_is_told_with_what_to_do(query: str, message: str) -> None:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    columns = "k INT, plain TIMESTAMP(3), ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    tables.execute_sql(f"CREATE TABLE o ({columns}) WITH ('connector' = 'datagen')")
+    tables.execute_sql(f"CREATE TABLE r ({columns}, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'datagen')")
+    with pytest.raises((PlanningError, SqlPlanError), match=message):
+        tables.explain_sql(query)

@@ -430,6 +430,9 @@ def test_a_function_that_a_built_in_one_hides_is_called_by_its_path() -> None:
     with pytest.raises(SqlValidationError, match="The built-in SPLIT hides yours: call `default_catalog`"):
         tables.execute_sql("SELECT * FROM TABLE(split('a'))")
     assert rows(tables, f"SELECT * FROM TABLE({whole}('a'))") == [("a", 1)]
+    tables.create_temporary_function("own", udf(lambda text: text, result_type="STRING"))
+    with pytest.raises(SqlValidationError, match=r"'own' is not a table function.*\n.*\n.*\nWrite SELECT own"):
+        tables.execute_sql("SELECT * FROM TABLE(own('a'))")
 
 
 def _fails(*_: Any) -> int:

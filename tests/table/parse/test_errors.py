@@ -104,6 +104,12 @@ ADVICE = {
         "Write WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '...')."
     ),
     'CREATE TABLE x ("a" INT)': "Names are quoted in backticks, `a`, and texts in single quotes, 'a'.",
+    "SELECT o.id FROM o JOIN r AS x FOR SYSTEM_TIME AS OF o.ts ON o.k = x.k": (
+        "Write it in front of the alias: rates FOR SYSTEM_TIME AS OF o.ts AS r."
+    ),
+    "CREATE MATERIALIZED TABLE x FRESHNESS = INTERVAL '1' DAY START_MODE = FROM_NOW AS SELECT 1": (
+        "It stands in front of FRESHNESS, behind the options of a materialized table."
+    ),
     "SELECT 'abc": "A quote inside a text is written twice, ''; a backslash is a character like others.",
 }
 
@@ -133,6 +139,8 @@ def test_one_statement_is_one() -> None:
     assert parse_statement("; SELECT 1 ;;").start == 2
     with pytest.raises(SqlParseError, match="only one statement is expected at line 1, column 11"):
         parse_statement("SELECT 1; SELECT 2")
+    with pytest.raises(SqlParseError, match=r"Write EXECUTE STATEMENT SET BEGIN \.\.\. END"):
+        parse_statement("BEGIN STATEMENT SET; INSERT INTO t SELECT 1; END")
 
 
 @pytest.mark.parametrize("parse", [parse_expression, parse_type])

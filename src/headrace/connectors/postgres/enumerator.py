@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field, replace
@@ -11,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from headrace.common.errors import ConfigurationError, InfrastructureError
+from headrace.common.errors import ConfigurationError
 from headrace.connectors.postgres.decoding import ChangePiece
 from headrace.connectors.postgres.replication import (
     ChangePlace,
@@ -43,9 +42,6 @@ _STOP: Final = "stop"
 _FINISHED: Final = "finished"
 _SYSTEM: Final = "system"
 _TABLES: Final = "tables"
-
-_PAUSE_SECONDS: Final = 0.5
-"""Between two attempts to reach a server."""
 
 _ROW_BYTES: Final = 128
 """The estimated size of a row of the snapshot."""
@@ -288,20 +284,10 @@ class PostgresEnumerator(SplitEnumerator):
             ConfigurationError: when it does not answer meanwhile: its address may be wrong.
             InfrastructureError: when it cannot be reached, and the job has read from it before.
         """
-        until = time.monotonic() + self._server.timeout / 1000
-        while True:
-            try:
-                return self._server.connect(f"source of {self._table}")
-            except InfrastructureError as error:
-                if _SYSTEM in self._state:
-                    raise
-                if time.monotonic() >= until:
-                    raise ConfigurationError(
-                        f"{error}. It has not been reached for {self._server.timeout / 1000:g} s "
-                        "('connect.timeout'), and this job has never read from it: see that 'hostname' and 'port' are "
-                        "right, and that the server runs, and start the job again"
-                    ) from error
-            time.sleep(_PAUSE_SECONDS)
+        purpose = f"source of {self._table}"
+        if _SYSTEM in self._state:
+            return self._server.connect(purpose)
+        return self._server.connect_at_first(purpose, "'connect.timeout'", "'hostname' and 'port' are")
 
     def _check_server(self) -> None:
         with (

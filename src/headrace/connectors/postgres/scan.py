@@ -153,7 +153,7 @@ class ScannedTable:
             if name not in known:
                 raise ConfigurationError(f"table {self} has no column {name!r}{alike(name, known)}")
         for name, kind in self.columns.items():
-            check_type(name, kind, known[name][0])
+            check_type(name, kind, known[name][0], str(self))
         if parts is not None and not is_number(known[parts.column][0]):
             raise ConfigurationError(
                 f"table {self}: {PARTITION_COLUMN.key!r} = {parts.column!r} is {known[parts.column][1]}, and tables "
@@ -199,7 +199,7 @@ class PostgresScan(Source[Any]):
         return (LineageDataset(self._server.namespace, f"{self._server.database}.{self._table}"),)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return _PartEnumerator(self._server, self._table)
+        return _PartEnumerator(self._server, self._table, was_reached=context.state is not None)
 
     def create_reader(self) -> SourceReader:
         return _PartReader(self._server, self._table, self._type)
@@ -211,19 +211,29 @@ class PostgresScan(Source[Any]):
 class _PartEnumerator(RangeEnumerator):
     """Plans the parts of a table, as many in an epoch as tasks read at once."""
 
-    def __init__(self, server: PostgresServer, table: ScannedTable) -> None:
+    def __init__(self, server: PostgresServer, table: ScannedTable, *, was_reached: bool) -> None:
         self._count_of_parts = 1 if table.parts is None else table.parts.count
         super().__init__(str(table), self._count_of_parts)
         self._server = server
         self._table = table
+        self._was_reached = was_reached
         self._is_checked = False
 
     def discover(self, now: int) -> Sequence[str]:
         if not self._is_checked:
-            with closing(self._server.connect(f"scan of {self._table}")) as connection:
+            with closing(self._connected()) as connection:
                 self._table.check(connection)
-            self._is_checked = True
+            self._is_checked = self._was_reached = True
         return super().discover(now)
+
+    def _connected(self) -> Connection:
+        purpose = f"scan of {self._table}"
+        if self._was_reached:
+            return self._server.connect(purpose)
+        return self._server.connect_at_first(purpose, "'connection.max-retry-timeout'", "'url' is")
+
+    def snapshot(self) -> Json:
+        return True if self._was_reached else None
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         end = min(position + max(1, budget.pieces), self._count_of_parts)

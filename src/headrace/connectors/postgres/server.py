@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +28,12 @@ _SESSION: Final = {
     "idle_in_transaction_session_timeout": "0",
 }
 """The settings of all sessions: values have the same text whatever the server's own settings are."""
+
+_QUESTIONS: Final = re.compile(r" Is the server running [^?]*\?")
+"""What a client library asks its user in the midst of a message."""
+
+_PAUSE_SECONDS: Final = 0.5
+"""How long to wait before a server that is not there is asked again."""
 
 _NOT_INSTALLED: Final = (
     "PostgreSQL needs a library that is not installed: pip install 'headrace[postgres]', on executors too"
@@ -101,6 +109,30 @@ class PostgresServer:
                 **more,
             )
 
+    def connect_at_first(self, purpose: str, option: str, address: str) -> Connection:
+        """A connection to a server that a job has never reached, which is waited for as long as the timeout says.
+
+        Args:
+            purpose: part of the name by which the server shows it.
+            option: that of the timeout, for messages.
+            address: the options of the address and their verb, likewise.
+
+        Raises:
+            ConfigurationError: when it does not answer meanwhile: its address may be wrong.
+        """
+        until = time.monotonic() + self.timeout / 1000
+        while True:
+            try:
+                return self.connect(purpose)
+            except InfrastructureError as error:
+                if time.monotonic() >= until:
+                    raise ConfigurationError(
+                        f"{error}. It has not been reached for {self.timeout / 1000:g} s ({option}), and this job has "
+                        f"never read from it: see that {address} right, and that the server runs, and start the job "
+                        "again"
+                    ) from error
+            time.sleep(_PAUSE_SECONDS)
+
     @property
     def namespace(self) -> str:
         """Its name in lineage."""
@@ -137,7 +169,7 @@ def error_of(error: psycopg.Error, what: str) -> HeadraceError:
     """The error that tells of one of psycopg: one that may pass, or one that needs a change of the configuration."""
     import psycopg
 
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = _QUESTIONS.sub("", " ".join(str(error).split())) or type(error).__name__
     advice = [_LASTING_AT_LOGIN[part] for part in _LASTING_AT_LOGIN if error.sqlstate is None and part in text]
     is_passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or error.sqlstate in _PASSING
     if is_passing and not advice and not (error.sqlstate or "").startswith(("28", "3D")):

@@ -208,7 +208,7 @@ def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
         for name, kind in table.columns.items():
             if name not in columns:
                 raise ConfigurationError(f"table {table} has no column {name!r}{alike(name, columns)}")
-            check_type(name, kind, columns[name][0])
+            check_type(name, kind, columns[name][0], str(table))
         _check_identity_in_catalog(connection, table, oid, identity, key)
     chunk_key = table.chunk_key or next(iter(key), None)
     if chunk_key is None:

@@ -106,13 +106,14 @@ def is_number(type_id: int) -> bool:
     return type_id in _READ_AS[TypeRoot.DOUBLE]
 
 
-def check_type(name: str, kind: LogicalType, type_id: int) -> None:
+def check_type(name: str, kind: LogicalType, type_id: int, table: str = "") -> None:
     """Refuse a type that a column cannot be read as.
 
     Args:
         name: the column.
         kind: its type in the program.
         type_id: the id of its type in the database.
+        table: whose column it is, for messages; empty where they say so already.
 
     Raises:
         ConfigurationError: naming both, and what to do.
@@ -122,7 +123,7 @@ def check_type(name: str, kind: LogicalType, type_id: int) -> None:
     element = _ELEMENTS.get(type_id)
     if isinstance(kind, ArrayType):
         if element is not None:
-            check_type(name, _innermost(kind), element)
+            check_type(name, _innermost(kind), element, table)
             return
         is_known = type_id < _FIRST_OWN
     else:
@@ -132,9 +133,12 @@ def check_type(name: str, kind: LogicalType, type_id: int) -> None:
             return
     if is_known:
         shown = f"{_NAMES.get(element)}[]" if element else _NAMES.get(type_id, f"a type with the id {type_id}")
+        fitting = [root.name for root, accepted in _READ_AS.items() if (element or type_id) in accepted]
+        types = [f"ARRAY<{each}>" if element else each for each in fitting]
+        of_table = f"table {table}: " if table else ""
         raise ConfigurationError(
-            f"column {name!r} is {shown} in PostgreSQL, which cannot be read as {kind}: declare it as a type that "
-            "fits, or as STRING, which all can be read as"
+            f"{of_table}column {name!r} is {shown} in PostgreSQL, which cannot be read as {kind}: declare it as "
+            f"{' or '.join(filter(None, (', '.join(types), 'STRING')))}"
         )
 
 

@@ -107,8 +107,11 @@ class BindContext:
         names, catalogs = node.texts, self.catalogs
         if len(names) > 1 or catalogs.system_function(names) is not None or catalogs.function(names) is None:
             return None
+        name = names[0].upper()
+        if FUNCTIONS.get(ALIASES.get(name, name)) is None:
+            return None
         whole = ".".join(f"`{part}`" for part in catalogs.qualify(names))
-        return f"The built-in {names[0].upper()} hides yours: call {whole}(...), or create a temporary system function."
+        return f"The built-in {name} hides yours: call {whole}(...), or create a temporary system function."
 
     def _user_function(self, created: CatalogFunction, node: Path) -> FunctionDefinition:
         if created.language != "PYTHON":

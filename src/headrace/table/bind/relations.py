@@ -210,6 +210,13 @@ class RelationBinder:
         if not any(isinstance(each, CorrelatedRef) for each in period.walk()):
             advice = "Write FOR SYSTEM_TIME AS OF left.time, a time attribute of the relation to the left."
             raise self.context.error(node.time, "tables cannot be read as of a constant time", advice)
+        if self.context.is_streaming and isinstance(period, CorrelatedRef) and period.time is None:
+            self.context.defer(
+                node.time,
+                f"FOR SYSTEM_TIME AS OF requires a time attribute, but '{node.time}' is a plain {period.type}",
+                "A column is one by WATERMARK FOR, or by PROCTIME() to look rows up; computing with it makes it a "
+                "plain one.",
+            )
         return replace(item, relation=Snapshot(item.relation, period))
 
     def _sample(self, node: sql.TableSample) -> FromItem:

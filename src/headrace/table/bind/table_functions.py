@@ -266,7 +266,9 @@ class TableFunctionBinder:
         column = source.schema[names.index(name)]
         if not is_in(column.type, TIMESTAMPS):
             raise self.context.error(
-                path, f"{node.name} requires a column of type TIMESTAMP or TIMESTAMP_LTZ, but '{name}' is {column.type}"
+                path,
+                f"{node.name} requires a column of type TIMESTAMP or TIMESTAMP_LTZ, but '{name}' is {column.type}",
+                "Let the table compute one, such as t AS TO_TIMESTAMP(text), and WATERMARK FOR t.",
             )
         if self.context.is_streaming and (column.time is None or is_computed(source, names.index(name))):
             self.context.defer(

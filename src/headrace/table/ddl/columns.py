@@ -17,7 +17,7 @@ from headrace.table.catalog.objects import (
     PrimaryKey,
     WatermarkSpec,
 )
-from headrace.table.functions.types import TIMESTAMPS, is_in, rebuilt, root_of, size_of, to_external
+from headrace.table.functions.types import INTEGERS, TIMESTAMPS, is_in, rebuilt, root_of, size_of, to_external
 from headrace.table.logical.scalars import Call, Scalar, Subquery
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.parse.tree import definitions as sql
@@ -243,8 +243,16 @@ def check_time(context: BindContext, node: SqlNode, kind: LogicalType, what: str
         raise context.error(
             node,
             f"{what} is of type TIMESTAMP(p) or TIMESTAMP_LTZ(p) with p from 0 to 3, and not {kind}",
-            "Write CAST(... AS TIMESTAMP(3))." if root_of(kind) is TypeRoot.TIMESTAMP else None,
+            _computed_time(kind),
         )
+
+
+def _computed_time(kind: LogicalType) -> str | None:
+    """How a time is computed of a column of another type."""
+    if is_in(kind, TIMESTAMPS):
+        return "Write CAST(... AS TIMESTAMP(3))." if root_of(kind) is TypeRoot.TIMESTAMP else None
+    computed = "TO_TIMESTAMP_LTZ(milliseconds, 3)" if is_in(kind, INTEGERS) else "TO_TIMESTAMP(text)"
+    return f"Add a computed column, such as t AS {computed}, and let it have the watermark."
 
 
 def is_source_watermark(scalar: Scalar) -> bool:

@@ -98,6 +98,7 @@ _ADVICE: Final = {
     "MINUS": "Write EXCEPT.",
     "GRANT": "There are no rights to grant.",
     "REVOKE": "There are no rights to take back.",
+    "START_MODE": "It stands in front of FRESHNESS, behind the options of a materialized table.",
 }
 """Advice by the unexpected token, for syntax of other dialects."""
 
@@ -220,6 +221,7 @@ _PAIRS: Final = {
         "There is no AT TIME ZONE: use CONVERT_TZ(text, from, to), or a TIMESTAMP_LTZ and table.local-time-zone."
     ),
     ("=", "="): "Write = once.",
+    ("FOR", "SYSTEM_TIME"): "Write it in front of the alias: rates FOR SYSTEM_TIME AS OF o.ts AS r.",
     (":", ":"): "Write CAST(... AS type).",
     ("-", ">"): "There are no functions as arguments.",
     ("INTO", "TABLE"): "Leave out TABLE.",

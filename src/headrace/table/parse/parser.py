@@ -9,6 +9,7 @@ from headrace.table.parse.statements import StatementParser
 from headrace.table.parse.tokens import END
 from headrace.table.parse.tree.definitions import Statement
 from headrace.table.parse.tree.expressions import SqlExpression
+from headrace.table.parse.tree.statements import BeginStatementSet
 from headrace.table.parse.tree.types import TypeSpec
 
 T = TypeVar("T")
@@ -155,7 +156,9 @@ def _one(parser: StatementParser) -> Statement:
         pass
     if not parser.at(END):
         if parser.source.text[found.end : parser.start].strip().endswith(";"):
-            parser.refuse("only one statement is expected", "Run the statements one by one.")
+            is_set = isinstance(found, BeginStatementSet)
+            advice = "Write EXECUTE STATEMENT SET BEGIN ... END." if is_set else "Run the statements one by one."
+            parser.refuse("only one statement is expected", advice)
         parser.fail(END)
     return found
 

@@ -308,8 +308,9 @@ def _set_operation(operation: logical.SetOperation, context: ConversionContext) 
 def _overwriting(target: TableSink, table: TableContext, context: ConversionContext) -> TableSink:
     if (found := target.overwriting()) is None:
         raise PlanningError(
-            f"INSERT OVERWRITE replaces rows, and the connector of table {table.name} only adds to them: write INSERT "
-            "INTO"
+            f"INSERT OVERWRITE and full refreshes replace rows, and the connector of table {table.name} only adds to "
+            "them: write INSERT INTO, or REFRESH_MODE = CONTINUOUS for a materialized table, or choose a connector "
+            "that replaces them, such as 'filesystem'"
         )
     if not context.is_batch:
         raise PlanningError(

@@ -370,6 +370,11 @@ _BY_PEERS: Final = frozenset(("RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_RANK",
 """Functions whose frame plans show as one of peers."""
 
 
+_TOP_N: Final = (
+    "For the first rows of each group, select from a subquery with ROW_NUMBER() OVER (...) AS n, and WHERE n <= 3, say."
+)
+
+
 def _time_of(over: LogicalOverAggregate, source: PhysicalNode) -> TimeAttribute | None:
     """The kind of the time attribute that orders rows; None for another order.
 
@@ -377,13 +382,16 @@ def _time_of(over: LogicalOverAggregate, source: PhysicalNode) -> TimeAttribute 
         PlanningError: when the order is not supported.
     """
     if len(over.order_by) != 1:
-        raise PlanningError("The window can only be ordered by a single time column.")
+        raise PlanningError(f"The window can only be ordered by a single time column. {_TOP_N}")
     key = over.order_by[0]
     if key.descending:
-        raise PlanningError("The window can only be ordered in ASCENDING mode.")
+        raise PlanningError(f"The window can only be ordered in ASCENDING mode. {_TOP_N}")
     time = source.schema[key.index].time
     if time is None and over.frame.low.kind is not FrameBoundKind.UNBOUNDED_PRECEDING:
-        raise PlanningError("Non-time attribute sort is not supported for bounded OVER window.")
+        raise PlanningError(
+            "Non-time attribute sort is not supported for bounded OVER window. Order by a column that has a "
+            "watermark, or by PROCTIME()."
+        )
     return time
 
 

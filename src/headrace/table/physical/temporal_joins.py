@@ -345,7 +345,7 @@ def _over_scan(relation: Relation, context: ConversionContext) -> PhysicalNode:
         error = PlanningError if relation.primary_key else TableDefinitionError
         raise error(
             f"table {'.'.join(relation.path)} cannot be looked up, only scanned: FOR SYSTEM_TIME AS OF a processing "
-            "time needs a table of a connector such as 'filesystem', 'spark', 'database' or 'function'"
+            "time needs a table of a connector such as 'filesystem', 'jdbc', 'spark', 'database' or 'function'"
         )
     if relation.expectations:
         names = ", ".join(f"'expect.{each.name}'" for each in relation.expectations)
@@ -460,13 +460,14 @@ def _marker(name: str, operands: Sequence[Scalar]) -> Call:
 @conversion_rule(LogicalTemporalJoin)
 def _temporal(join: LogicalTemporalJoin, context: ConversionContext) -> PhysicalNode:
     left = converted(join.left, context)
-    if left.schema[join.time].time is not TimeAttribute.ROWTIME:
-        raise PlanningError(
-            "lookup joins (FOR SYSTEM_TIME AS OF a processing time) cannot be executed yet: "
-            "make a stream of the table (StreamTableEnvironment.to_data_stream), and enrich() that"
-        )
     if context.is_batch:
         raise PlanningError("temporal joins need streaming mode: tables have no versions in batch mode")
+    time = left.schema[join.time]
+    if time.time is not TimeAttribute.ROWTIME:
+        raise PlanningError(
+            f"FOR SYSTEM_TIME AS OF requires a time attribute of the left side, but {time.name!r} is a plain "
+            f"{time.type}: computing with a time, and joins that are no interval joins, make it a plain one"
+        )
     right = converted(join.right, context)
     keys = JoinKeys.of(join.condition, len(left.schema))
     if not any(key <= set(keys.right) for key in right.upsert_keys):

@@ -55,8 +55,8 @@ class LogicalTemporalJoin(Relation):
             if column.time is TimeAttribute.ROWTIME:
                 return index
         raise PlanningError(
-            "FOR SYSTEM_TIME AS OF a rowtime needs a table with WATERMARK FOR a column: the time from which its rows "
-            "are valid"
+            "FOR SYSTEM_TIME AS OF a rowtime needs streaming mode, and a table with WATERMARK FOR a column: the time "
+            "from which its rows are valid"
         )
 
 
