@@ -40,7 +40,7 @@ def test_a_scan_waits_for_a_server_that_it_has_never_reached_as_long_as_its_opti
 
     with pytest.raises(ConfigurationError, match=r"'connection.max-retry-timeout'.*see that 'url' is right"):
         discover(None)
-    with pytest.raises(InfrastructureError, match="failed: No such file or directory$"):
+    with pytest.raises(InfrastructureError, match=r"failed: No such file or directory$"):
         discover(True)
 
 

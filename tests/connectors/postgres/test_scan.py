@@ -113,7 +113,9 @@ def test_a_table_that_is_another_one_is_told(database: Database) -> None:
     with pytest.raises(HeadraceError, match=r"there is no table public\.orders"):
         rows(tables(database), "SELECT * FROM orders")
     database.execute("CREATE TABLE orders (id date, card text, note text)")
-    with pytest.raises(HeadraceError, match=r"table public\.orders: column 'id' is date in PostgreSQL.*: declare it as DATE or STRING"):
+    with pytest.raises(
+        HeadraceError, match=r"table public\.orders: column 'id' is date in PostgreSQL.*: declare it as DATE or STRING"
+    ):
         rows(tables(database), "SELECT * FROM orders")
     with pytest.raises(ConfigurationError, match="is not one of PostgreSQL"):
         session("CREATE TABLE o (id INT) WITH ('connector' = 'jdbc', 'url' = 'x', 'table-name' = 'o')").explain_sql(

@@ -189,8 +189,7 @@ def test_windows_without_length_are_refused(tables: TableEnvironment) -> None:
             r"requires a time attribute, but 'o\.plain' is a plain TIMESTAMP\(3\) at line 1, column 48",
         ),
         (
-            "SELECT j.k FROM (SELECT o.k, o.ts FROM o JOIN r ON o.k = r.k) j "
-            "JOIN r FOR SYSTEM_TIME AS OF j.ts AS r ON j.k = r.k",
+            "SELECT k FROM (SELECT k, o.ts FROM o JOIN r USING (k)) j JOIN r FOR SYSTEM_TIME AS OF j.ts USING (k)",
             r"requires a time attribute of the left side, but 'ts' is a plain TIMESTAMP\(3\)",
         ),
         ("SELECT ROW_NUMBER() OVER (PARTITION BY k ORDER BY plain DESC) FROM o", "ASCENDING mode.*WHERE n <= 3"),
