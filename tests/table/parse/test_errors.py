@@ -110,6 +110,7 @@ ADVICE = {
     "CREATE MATERIALIZED TABLE x FRESHNESS = INTERVAL '1' DAY START_MODE = FROM_NOW AS SELECT 1": (
         "It stands in front of FRESHNESS, behind the options of a materialized table."
     ),
+    "CREATE TABLE x (a INT) WITH ('connector' = 'print')\nSELECT 1": "A semicolon stands between two statements.",
     "SELECT 'abc": "A quote inside a text is written twice, ''; a backslash is a character like others.",
 }
 

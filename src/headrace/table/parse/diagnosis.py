@@ -82,6 +82,9 @@ _TYPES_OF_LITERALS: Final = frozenset({"DATE", "TIME", "TIMESTAMP"})
 _CLAUSES: Final = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "AS", END, ")"})
 """Clauses that often follow a superfluous comma."""
 
+_STATEMENTS: Final = frozenset({"SELECT", "INSERT", "CREATE", "ALTER", "DROP"})
+"""Reserved words that statements begin with."""
+
 _BEHIND_MEASURES: Final = frozenset({",", "PATTERN", "ONE", "ALL", "AFTER"})
 """What follows a measure of ``MATCH_RECOGNIZE``."""
 
@@ -186,6 +189,8 @@ def _advice(expected: Sequence[str], previous: Token | None, token: Token, follo
     before = previous.kind if previous is not None else END
     if before == "," and token.kind in _CLAUSES:
         return f"Remove the comma before {'the end' if token.kind == END else token.text}."
+    if token.kind in _STATEMENTS and END in expected:
+        return "A semicolon stands between two statements."
     if previous is not None and previous.text.upper() == "TOP":
         return "Write LIMIT behind the query."
     if previous is not None and before in _TYPES_OF_LITERALS and STRING in expected and token.kind not in _LITERALS:
