@@ -5,26 +5,17 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.json
-
-from headrace.common.columns import layout_of
 from headrace.common.config_options import memory_size
-from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
-from headrace.common.logical_types import ArrayType, LogicalType, MapType, RowType
+from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.connectors.file_system.overwrite_log import Overwrite, OverwriteLog
 from headrace.connectors.file_system.paths import IGNORE_CORRUPT, IGNORE_MISSING, InputPaths, resolved
-from headrace.formats.avro.files import AvroFormat
-from headrace.formats.compression import open_decompressed
-from headrace.formats.orc import OrcFormat
-from headrace.formats.parquet import ParquetFormat
 from headrace.log.log import Log
 from headrace.storage.file_system import FileSystem
-from headrace.storage.files import FileStatus, InputFile, shown
+from headrace.storage.files import FileStatus, InputFile
 from headrace.table.bind.expectations import without_expectations
 from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
 from headrace.table.connectors.files import FORMAT, PATH_PATTERN
@@ -135,11 +126,12 @@ class _Compaction:
 
     def _check_columns(self, files: Sequence[FileStatus]) -> None:
         # Formats import pandas, which whoever does not compact tables need not have.
+        from headrace.table.environment.file_columns import check_columns
 
         keys = self._table.partition_keys
         in_files = {column.name: column.type for column in self._stored if column.name not in keys}
         inputs = (InputFile(self._store, file.path, file.size) for file in files)
-        _check_columns(self._path, self._table.option(FORMAT.key) or "", inputs, in_files)
+        check_columns(self._path, self._table.option(FORMAT.key) or "", inputs, in_files)
 
     def _small(self, limit: int) -> list[FileStatus]:
         """The files of partitions that have more than one small one."""
@@ -261,93 +253,3 @@ def compact_log(tables: TableSession, path: ObjectPath, table: CatalogTable) -> 
     log = Log.open(table.option("path") or "", options=tables.job_configuration().storage_options())
     topics = (table.option("topic") or "").split(";")
     return CompactedLog(*log.maintain([topic for topic in topics if topic] or None, fully=True))
-
-
-_READ_BYTES: Final = 1 << 20
-_MOST_BYTES: Final = (1 << 31) - 1
-
-
-def _check_columns(
-    table: ObjectPath, format_name: str, files: Iterable[InputFile], columns: Mapping[str, LogicalType]
-) -> None:
-    """Refuse files with other columns than those of their table.
-
-    Args:
-        table: the path of the table.
-        format_name: the format of the files.
-        files: the files.
-        columns: the columns of the table that are in files, by name.
-
-    Raises:
-        InvalidProgramError: naming a file and a column, or when it is not known which columns files have.
-    """
-    if format_name in _AS_DECLARED:
-        return
-    columns_of = _COLUMNS.get(format_name)
-    if columns_of is None:
-        raise InvalidProgramError(
-            f"the files of table {table} have the format {format_name!r}, and whether they have more columns than the "
-            f"table, which a copy would lose, is known of {', '.join(sorted((*_AS_DECLARED, *_COLUMNS)))}"
-        )
-    for file in files:
-        try:
-            other = next(_others(columns_of(file), columns), None)
-        except (pa.ArrowInvalid, InvalidTypeError) as error:
-            raise InvalidProgramError(
-                f"which columns {shown(file.path)} has is not known, and a copy would lose those that table {table} "
-                f"does not have: {error}"
-            ) from error
-        if other is not None:
-            raise InvalidProgramError(
-                f"{shown(file.path)} has the column {other!r}, which table {table} does not have, so a copy would "
-                "lose it: add it to the table, or take it out of the file"
-            )
-
-
-def _others(found: Iterable[pa.Field], columns: Mapping[str, LogicalType], above: str = "") -> Iterator[str]:
-    """The names of columns, and of fields in them, that are not among those of a table."""
-    for field in found:
-        name = f"{above}{field.name}"
-        if field.name in columns:
-            yield from _inside(name, field.type, columns[field.name])
-        else:
-            yield name
-
-
-def _inside(name: str, found: pa.DataType, kind: LogicalType) -> Iterator[str]:
-    if isinstance(kind, RowType) and pa.types.is_struct(found):
-        yield from _others(found, dict(zip(kind.names, kind.types, strict=True)), f"{name}.")
-    elif isinstance(kind, ArrayType) and _is_list(found):
-        yield from _inside(name, found.value_type, kind.element)
-    elif isinstance(kind, MapType) and pa.types.is_map(found):
-        yield from _inside(name, found.item_type, kind.value)
-    elif isinstance(kind, MapType) and pa.types.is_struct(found):  # a JSON object, whose names are keys
-        for field in found:
-            yield from _inside(f"{name}.{field.name}", field.type, kind.value)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _of_avro(file: InputFile) -> pa.Schema:
-    return layout_of(AvroFormat().resolve(lambda: [file]).produced_type).schema
-
-
-def _of_json(file: InputFile) -> pa.Schema:
-    """The names in all objects of a file of lines."""
-    with open_decompressed(file) as stream:
-        content = b"".join(iter(lambda: stream.read(_READ_BYTES), b""))
-    options = pa.json.ReadOptions(use_threads=False, block_size=min(len(content) + 1, _MOST_BYTES))
-    return pa.json.read_json(pa.BufferReader(content), read_options=options).schema
-
-
-_AS_DECLARED: Final = ("csv", "raw")
-"""A line with more values than the table has columns cannot be read, so the copy itself fails."""
-
-_COLUMNS: Final[Mapping[str, Callable[[InputFile], pa.Schema]]] = {
-    "avro": _of_avro,
-    "json": _of_json,
-    "orc": OrcFormat().file_schema,
-    "parquet": ParquetFormat().file_schema,
-}
