@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from benchmarks.suite.base import Scale
 
 _KEYS = 10_000
+_TIMES = 4
+"""The input is so many times as long as others: a job that has just begun has no answers that were given before."""
 _RATE = 100
 _UNCERTAINTY = 0.01
 """The most that a ratio may be off: 1.02 is told from 1.04."""
@@ -36,10 +38,11 @@ class FloodedBenchmark:
     title = f"Flooded: a job whose server answers {_RATE} requests a second, and one that nobody asks"
 
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
-        work = WholeRuns(RandomKeys(scale.files, scale.per_epoch, _KEYS), scale.events, truth)
+        files = _TIMES * scale.files
+        work = WholeRuns(RandomKeys(files, scale.per_epoch, _KEYS), files * scale.per_epoch, truth)
         options = {
             "default_sizes": True,
-            "rounds": scale.choose(100, 1),
+            "rounds": scale.choose(25, 1),
             "uncertainty": _UNCERTAINTY,
             "rate": _RATE,
         }
