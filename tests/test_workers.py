@@ -20,6 +20,8 @@ MODULES = {
         def test_fails(ran): assert ran("fails") == 1
         def test_dies(ran): ran("dies"), os._exit(3)
         def test_warns(ran): ran("warns"), warnings.warn("beware")
+        def test_waits(ran): ran("waits"), __import__("time").sleep(100)
+        test_waits = __import__("pytest").mark.timeout(0.5)(test_waits)
     """,
     "second": """
         import pytest
@@ -46,16 +48,18 @@ def test_each_runs_once_and_is_told_of(tmp_path: Path) -> None:
             re.sub("^ {8}", "", text, flags=re.M)
         )
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = spark\n")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.workers", "--forks", "2", "-p", "no:cacheprovider"]
+    plugins = ["-p", "tests.workers", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *plugins, "--forks", "2"]
     root = Path(__file__).parents[1]
     environment = {"PYTHONPATH": f"{root}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "2 failed, 6 passed, 1 warning in" in done.stdout
+    assert "3 failed, 6 passed, 1 warning in" in done.stdout
     assert "test_fails - AssertionError: assert None == 1" in done.stdout
     assert "test_dies - the fork that ran it ended with exit code 3" in done.stdout
+    assert "test_waits - Failed: Timeout (>0.5s) from pytest-timeout" in done.stdout
     assert "UserWarning: beware" in done.stdout
     ran = sorted(line.split() for line in (tmp_path / "ran").read_text().splitlines())
-    assert [name for name, _ in ran] == ["dies", "fails", *["passes"] * 3, "spark", "spark", "warns"]
+    assert [name for name, _ in ran] == ["dies", "fails", *["passes"] * 3, "spark", "spark", "waits", "warns"]
     sessions = {process for name, process in ran if name == "spark"}
     assert len(sessions) == 1
     assert sessions.isdisjoint(process for name, process in ran if name != "spark")

@@ -21,6 +21,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 import pytest
+from _pytest.config import create_terminal_writer
 
 _PATIENCE: Final = 120.0
 """The number of seconds that a fork has to tear down its fixtures."""
@@ -176,6 +177,8 @@ def _run_as_fork(session: pytest.Session, connection: Connection, name: str) -> 
         capture.stop_global_capturing()
         capture.start_global_capturing()
     config.pluginmanager.unregister(name="terminalreporter")
+    writer = create_terminal_writer(config, sys.stderr)  # for pytest-timeout, which writes the stacks of all threads
+    config.get_terminal_writer = lambda: writer  # type: ignore[method-assign]
     reporter = _Reporter(config, connection)
     config.pluginmanager.register(reporter)  # which is told of all warnings so far
     reporter.tells = True
