@@ -14,13 +14,13 @@ from headrace.common.durable import create_exclusively, write_file
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.table.bind.user_functions import definition_of
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
+from headrace.table.explain.text import compiled_plan_text
 from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Relation, Scan, Sink
 from headrace.table.options import FORCE_RECOMPILE
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.statements import ExplainDetail
-from headrace.table.physical.planner import explained_plans
 from headrace.table.plans.changes import change_between
 from headrace.table.plans.document import CompiledStatements, UidsOf, is_secret, no_uids, secret_in_statement
 
@@ -199,7 +199,7 @@ class CompiledPlan:
         Args:
             extra_details: what to add to it.
         """
-        return explained_plans(self._statements.roots, extra_details, is_batch=self._statements.is_batch)
+        return compiled_plan_text(self._statements.roots, extra_details, is_batch=self._statements.is_batch)
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the plan."""

@@ -17,12 +17,13 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.state.protocols import names_of
 from headrace.table.catalog.manager import CatalogManager
 from headrace.table.environment.table_result import ResultSink
+from headrace.table.explain.advice import StatementText
+from headrace.table.explain.text import explain_text
 from headrace.table.logical.relations import Relation, Sink
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.node import SqlNode, walk
 from headrace.table.parse.tree.queries import AliasedRelation, JoinRelation, SelectQuery, SqlRelation, TableReference
 from headrace.table.parse.tree.statements import ExplainDetail
-from headrace.table.physical.advice import StatementText
 
 if TYPE_CHECKING:
     from headrace.table.environment.table_environment import TableEnvironment
@@ -48,7 +49,7 @@ def explained(
     """
     if ExplainDetail.PLAN_ADVICE in details and tables.is_batch:
         raise UnsupportedOperationError("EXPLAIN PLAN_ADVICE is not supported in batch mode: leave it out")
-    text = tables.planner().plan_text(relations, details, places)
+    text = explain_text(tables.planner(), relations, details, places)
     if ExplainDetail.JSON_EXECUTION_PLAN not in details:
         return text
     return f"{text}\n== Physical Execution Plan ==\n{json.dumps(_execution_plan(tables, relations), indent=2)}"

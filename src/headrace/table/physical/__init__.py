@@ -2,5 +2,5 @@
 
 A logical tree is converted to a tree of physical nodes (``conversion``). Inference then determines the row kinds that
 each node emits (``changelog``) and the columns that identify its rows (``keys``). A node adds its operators to the
-stream graph (``translation``), and has its text in Flink's ``EXPLAIN`` (``explain``).
+stream graph (``translation``). Its terms identify what it computes, and are its text in ``EXPLAIN``.
 """

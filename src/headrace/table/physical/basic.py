@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
-from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
+from headrace.common.logical_types import AtomicType, TypeRoot, bigint
 from headrace.common.masking import masked
 from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
@@ -25,7 +25,7 @@ from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Expectation, Scan
-from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, all_of, input_refs, substituted
+from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, all_of, input_refs
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
@@ -42,7 +42,7 @@ from headrace.table.physical.node import (
 from headrace.table.physical.scalar_text import binary, calcite_text
 from headrace.table.physical.times import UsedTimes, shifted_column
 from headrace.table.physical.translation import GraphBuilder, column, compiled, record_type
-from headrace.table.rules.conditions import merged, without_null_branch
+from headrace.table.rules.conditions import merged
 from headrace.table.rules.known_columns import known_value
 from headrace.table.rules.searches import constants_of
 from headrace.time.watermark_strategy import (
@@ -211,33 +211,6 @@ class Calc(PhysicalNode):
         if self.condition is not None:
             yield "where", text(materialized(self.condition, self.input.schema), given)
 
-    @property
-    def distributions(self) -> tuple[tuple[int, ...], ...]:
-        places = {each.index: at for at, each in enumerate(self.expressions) if isinstance(each, InputRef)}
-        known = [[places.get(index) for index in each] for each in self.input.distributions]
-        return tuple(tuple(at for at in each if at is not None) for each in known if None not in each)
-
-    def with_read_inputs(self) -> PhysicalNode:
-        computed = self.expressions if self.condition is None else (*self.expressions, self.condition)
-        below = self.input.as_read({index for each in computed for index in input_refs(each)})
-        return self if below is self.input else replace(self, input=below)
-
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        below = self.input
-        if self.is_identity:
-            return below
-        below = below.below_projection() or below
-        if isinstance(below, PulledCalc) and self.condition is None:
-            merged = tuple(substituted(each, below.expressions) for each in self.expressions)
-            return replace(self, input=below.input, expressions=merged)
-        results = getattr(below, "results", ())
-        if not results:
-            return self
-        condition = None if self.condition is None else without_null_branch(substituted(self.condition, results))
-        return replace(
-            self, expressions=tuple(substituted(each, results) for each in self.expressions), condition=condition
-        )
-
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         times = UsedTimes.of(self.expressions if self.condition is None else (*self.expressions, self.condition))
         edges, given = times.added(builder, inputs[0], self.input.schema)
@@ -249,11 +222,6 @@ class Calc(PhysicalNode):
         columns = [compiled(times.read(each, self.input.schema), given, builder) for each in self.expressions]
         spec = SelectSpec(tuple(columns), record_type(self.schema), condition=condition)
         return builder.add(spec, self.name, edges)
-
-
-@dataclass(frozen=True)
-class PulledCalc(Calc):
-    """A projection that plans show above the limit of its rows; one above it is merged with it."""
 
 
 def _with_constant(scalar: Scalar, constants: Mapping[int, Literal]) -> Scalar:
@@ -357,10 +325,6 @@ class Exchange(PassingNode):
     is_broadcast: bool = False
 
     @property
-    def shown_types(self) -> tuple[LogicalType, ...]:
-        return self.input.shown_types
-
-    @property
     def upsert_keys(self) -> Keys:
         # Changes of a row keep their order only if all are sent to the same subtask.
         found = self.input.upsert_keys
@@ -384,14 +348,6 @@ class Union(PhysicalNode):
     def schema(self) -> Schema:
         return self.columns
 
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        arms = [_shown_arm(arm, self.columns) for arm in self.arms]
-        made = replace(self, arms=tuple(arms[:2]))
-        for arm in arms[2:]:  # Calcite's have two inputs
-            modes = [each.mode for each in made.arms]
-            made = replace(self, arms=(replace(made, mode=reduce(ChangelogMode.union, modes)), arm))
-        return made
-
     def terms(self, text: ScalarText) -> Terms:
         yield "all", "true"
         yield "union", names_text(self.schema.names)
@@ -408,27 +364,6 @@ class Union(PhysicalNode):
         return tuple(edge for edges in arms for edge in edges)
 
 
-def _shown_arm(arm: PhysicalNode, columns: Schema) -> PhysicalNode:
-    """An arm of a union with its conversions to the types of the union."""
-    refs = InputRef.all_of(arm.schema)
-    given = arm.expressions if isinstance(arm, Calc) else refs
-    cast = [_converted(each, kind) for each, kind in zip(given, columns.types, strict=True)]
-    if any(each.type.as_nullable() != kind.as_nullable() for each, kind in zip(given, columns.types, strict=True)):
-        below, condition = (arm.input, arm.condition) if isinstance(arm, Calc) else (arm, None)
-        return Calc(below, tuple(cast), arm.schema.names, condition, mode=arm.mode)
-    if all(each.type == ref.type for each, ref in zip(cast, refs, strict=True)):
-        return arm
-    nullable = [_converted(ref, each.type) for ref, each in zip(refs, cast, strict=True)]
-    return Calc(arm, tuple(nullable), arm.schema.names, mode=arm.mode)
-
-
-def _converted(scalar: Scalar, kind: LogicalType) -> Scalar:
-    """A column in a type of a union; constants and time attributes stay as they are."""
-    if scalar.type == kind or scalar.time is not None or isinstance(scalar, Literal):
-        return scalar
-    return Cast(scalar, type=kind)
-
-
 @dataclass(frozen=True)
 class ValuesScan(PhysicalNode):
     """Constant rows."""
@@ -439,15 +374,9 @@ class ValuesScan(PhysicalNode):
     shows_type: bool = True
     is_batch: bool = False
 
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        return replace(self, shows_type=False, is_batch=True) if is_batch else self
-
     @property
     def schema(self) -> Schema:
         return self.columns
-
-    def executed(self) -> PhysicalNode:
-        return replace(self, shows_type=False)
 
     def terms(self, text: ScalarText) -> Terms:
         if self.shows_type:

@@ -52,6 +52,7 @@ class ConversionContext:
         is_batch: whether the statement runs in batch mode.
         settings: the configuration of the session.
         is_shown: whether the plan is shown, and not executed.
+        rules: conversion rules in place of the usual ones.
         sources: the sources of tables, by scan: equal scans have the same one.
         statistics: what is known of tables, of which statements ask again and again.
         estimates: estimates by which joins of batch mode are executed; None where plans are shown, or nothing is known.
@@ -60,6 +61,7 @@ class ConversionContext:
     is_batch: bool
     settings: Configuration
     is_shown: bool = False
+    rules: ConversionRules = field(default_factory=dict, compare=False)
     sources: dict[logical.Scan, TableSource] = field(default_factory=dict, compare=False)
     statistics: dict[logical.Scan, Statistics | None] = field(default_factory=dict, compare=False)
     estimates: Estimates | None = field(default=None, compare=False)
@@ -89,6 +91,7 @@ class ConversionContext:
 
 
 Rule = Callable[[Any, ConversionContext], PhysicalNode]
+ConversionRules = Mapping[type[Relation], Rule]
 
 RULES: Final[dict[type[Relation], Rule]] = {}
 """Conversion rules by class of relation; modules of rules add theirs."""
@@ -117,7 +120,7 @@ def converted(relation: Relation, context: ConversionContext) -> PhysicalNode:
     Raises:
         PlanningError: when no operator can compute it.
     """
-    rule = RULES.get(type(relation))
+    rule = context.rules.get(type(relation)) or RULES.get(type(relation))
     if rule is None:
         raise PlanningError(_MISSING.get(type(relation), f"{type(relation).__name__} cannot be executed yet"))
     return rule(relation, context)

@@ -27,11 +27,10 @@ from headrace.table.physical.basic import Calc, Expand, TableSourceScan
 from headrace.table.physical.changelog_functions import ToChangelog
 from headrace.table.physical.changes import ChangelogNormalize
 from headrace.table.physical.correlates import Correlate, Replicate
-from headrace.table.physical.explain import node_line, tree_text
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import AnyJoin, keys_in_subtask
 from headrace.table.physical.multi_joins import MultiJoin
-from headrace.table.physical.node import PhysicalNode
+from headrace.table.physical.node import PhysicalNode, node_line, tree_text
 from headrace.table.physical.over import OverAggregate
 from headrace.table.physical.ranks import Rank
 from headrace.table.physical.scalar_text import CalciteText, calcite_text

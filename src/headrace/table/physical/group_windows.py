@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
@@ -15,10 +15,10 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute, renumber
 from headrace.table.options import ALLOW_LATENESS, EARLY_FIRE, EARLY_FIRE_DELAY, LATE_FIRE, LATE_FIRE_DELAY
 from headrace.table.physical.aggregates import GroupAggregate, operations
 from headrace.table.physical.basic import Calc, Exchange
+from headrace.table.physical.call_texts import call_texts
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import Phase, call_texts, partial_calls
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowingStrategy, WindowTableFunction
 from headrace.table.rules import group_windows as rules
@@ -102,17 +102,18 @@ class GroupWindowAggregate(PhysicalNode):
         return Schema((*fields, *self.columns)).renamed(unique_names((*self.names, *_PARTS[: len(self.columns)])))
 
     @property
-    def shown_parts(self) -> list[str]:
+    def properties(self) -> list[str]:
         """The properties of windows that plans show: all of them, if a query reads one."""
         return [part for part in _PARTS if self.columns and (part != "w$rowtime" or not self.window.is_of_clock)]
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
         selected = call_texts(self.calls, self.names[len(self.group) :], names, retracts=False)
-        parts = [f"{part.removeprefix('w$')}('w$) AS {part}" for part in self.shown_parts]
-        yield from self._terms_of(self.shown_parts, [*selected, *parts])
+        parts = [f"{part.removeprefix('w$')}('w$) AS {part}" for part in self.properties]
+        yield from self.terms_of(self.properties, [*selected, *parts])
 
-    def _terms_of(self, properties: Sequence[str], selected: Sequence[str]) -> Terms:
+    def terms_of(self, properties: Sequence[str], selected: Sequence[str]) -> Terms:
+        """The terms with these properties of windows, and selected calls."""
         names = self.input.schema.names
         keys = [names[index] for index in self.group]
         if keys:
@@ -123,21 +124,6 @@ class GroupWindowAggregate(PhysicalNode):
         if properties:
             yield "properties", names_text(properties)
         yield "select", names_text([*keys, *selected])
-
-    def as_read(self, read: Collection[int]) -> PhysicalNode:
-        is_part_read = any(index >= len(self.group) + len(self.calls) for index in read)
-        return self if is_part_read else replace(self, columns=())
-
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        assert isinstance(self.input, Exchange)
-        results, given = self.names[len(self.group) :], self.input.schema
-        found = partial_calls(self.calls, results, given.names) if is_batch else None
-        if found is None:
-            return self
-        properties = [part for part in self.shown_parts if part != "w$proctime"]
-        local = tuple(self._terms_of(properties, found.partial))
-        below = Exchange(Phase(self.input.input, given, "LocalHashWindowAggregate", local), self.group)
-        return Phase(below, self.schema, "HashWindowAggregate", tuple(self._terms_of(properties, found.final)))
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         if builder.is_batch:

@@ -17,11 +17,11 @@ from headrace.table.logical.join_keys import is_equality, is_true
 from headrace.table.logical.relations import JoinKind, LogicalJoin, joined_schema
 from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, all_of, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
-from headrace.table.physical.basic import Calc, Exchange, projected
+from headrace.table.physical.basic import Exchange, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, forwarded, modify_kinds
 from headrace.table.physical.keys import NO_KEYS, Keys
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.row_counts import bytes_of, has_one_row, size_of
+from headrace.table.physical.row_counts import bytes_of, has_one_row
 from headrace.table.physical.translation import GraphBuilder, by_key, compiled
 
 JOIN_NAMES: Final = {
@@ -276,39 +276,8 @@ class HashJoin(AnyJoin):
         if self.is_of_one_row:
             yield "singleRowJoin", "true"
 
-    @property
-    def distributions(self) -> tuple[tuple[int, ...], ...]:
-        if not self.keys.left or self.is_broadcast or self.kind is JoinKind.FULL:
-            return ()
-        width = len(self.left.schema)
-        left, right = self.keys.left, tuple(index + width for index in self.keys.right)
-        if self.kind in (JoinKind.SEMI, JoinKind.ANTI, JoinKind.LEFT):
-            return (left,)
-        return (right,) if self.kind is JoinKind.RIGHT else (left, right)
-
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        return self.with_inputs([distributed(each) for each in self.inputs])
-
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         return builder.add(BoundedJoinSpec(**self.about(builder)), self.name, *self.keyed(inputs))
-
-    def executed(self) -> PhysicalNode:
-        is_shuffled = all(isinstance(each, Exchange) and each.keys for each in self.inputs)
-        is_fixed = self.is_hinted or self.kind is JoinKind.FULL or self.name != HashJoin.name
-        if is_fixed or not is_shuffled:
-            return self
-        return AdaptiveJoin(self.left, self.right, self.kind, self.condition, self.keys, self.builds_left)
-
-
-@dataclass(frozen=True)
-class AdaptiveJoin(HashJoin):
-    """A hash join as the execution plan shows it: Flink decides at run time whether to broadcast an input."""
-
-    name: ClassVar[str] = "AdaptiveJoin"
-
-    def terms(self, text: ScalarText) -> Terms:
-        yield "originalJoin", "ShuffleHashJoin"
-        yield from super().terms(text)
 
 
 @dataclass(frozen=True)
@@ -380,29 +349,6 @@ def _broadcast(left: PhysicalNode, right: PhysicalNode, *, builds_left: bool) ->
     if builds_left:
         return Exchange(left, is_broadcast=True), right
     return left, Exchange(right, is_broadcast=True)
-
-
-def distributed(node: PhysicalNode) -> PhysicalNode:
-    """An input of a join of batch mode as plans show it: distributed where its rows are the smallest, and only once."""
-    if not isinstance(node, Exchange) or not node.keys:
-        return node
-    below, keys = node.input, node.keys
-    if keys in below.distributions:
-        return below
-    if isinstance(below, Calc) and below.condition is None and size_of(below.schema) > size_of(below.input.schema):
-        columns = [below.expressions[index] for index in keys]
-        places = tuple(each.index for each in columns if isinstance(each, InputRef))
-        if len(places) == len(keys):
-            return replace(below, input=distributed(Exchange(below.input, places)))
-    if isinstance(below, NestedLoopJoin):
-        probe = 1 if below.builds_left else 0
-        shift = probe * len(below.left.schema)
-        inputs = list(below.inputs)
-        if all(0 <= index - shift < len(inputs[probe].schema) for index in keys):
-            places = tuple(index - shift for index in keys)
-            inputs[probe] = distributed(Exchange(inputs[probe], places))
-            return below.with_inputs(inputs)
-    return node
 
 
 def _builds_left(kind: JoinKind, left: PhysicalNode, right: PhysicalNode) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Final
 
 from headrace.common.configuration import Configuration
-from headrace.common.logical_types import LogicalType, bigint
+from headrace.common.logical_types import bigint
 from headrace.operators.functions import has_own
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
@@ -15,11 +15,11 @@ from headrace.table.logical.scalars import AggregateCall
 from headrace.table.options import AGG_PHASES, INCREMENTAL_AGGREGATES, MINI_BATCH, MINI_BATCH_LATENCY, MINI_BATCH_SIZE
 from headrace.table.physical.aggregates import GroupAggregate, growing_calls
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, WatermarkAssigner
+from headrace.table.physical.call_texts import merging_texts, partial_texts
 from headrace.table.physical.changes import ChangelogNormalize
 from headrace.table.physical.group_windows import GroupWindowAggregate
 from headrace.table.physical.joins import Join
 from headrace.table.physical.node import PassingNode, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import Phase, merging_texts, partial_texts, partial_types, partials
 
 _UNMERGED: Final = frozenset(("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE"))
 """Functions whose partial results cannot be merged."""
@@ -30,15 +30,15 @@ _BY_CLOCK, _BY_WATERMARK = "ProcTime", "RowTime"
 
 
 @dataclass(frozen=True)
-class _ShownNode(PassingNode):
-    """A node that only plans show."""
+class _PlanNode(PassingNode):
+    """A node that no operator computes."""
 
     passes_rows: ClassVar[bool] = True
     is_executed: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class MiniBatchAssigner(_ShownNode):
+class MiniBatchAssigner(_PlanNode):
     """Begins mini-batches. Operators end them with the epoch, and earlier when they have enough rows.
 
     Attributes:
@@ -56,7 +56,7 @@ class MiniBatchAssigner(_ShownNode):
 
 
 @dataclass(frozen=True)
-class LocalGroupAggregate(_ShownNode):
+class LocalGroupAggregate(_PlanNode):
     """Partial aggregates of the mini-batches of each sender.
 
     The planner of the graph decides which records senders aggregate and which they send as they are. So its columns are
@@ -78,11 +78,6 @@ class LocalGroupAggregate(_ShownNode):
         """The calls, and a count of rows where they may be retracted."""
         counts = [call for call in self.calls if call.function == "COUNT" and not call.operands and call.filter is None]
         return self.calls if counts or not self.retracts else (*self.calls, _COUNT)
-
-    @property
-    def shown_types(self) -> tuple[LogicalType, ...]:
-        keys = [self.schema.types[index] for index in self.group]
-        return (*keys, *(kind for call in self.counted_calls for kind in partial_types(call, retracts=self.retracts)))
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names
@@ -134,35 +129,6 @@ class GlobalGroupAggregate(GroupAggregate):
         growing = growing_calls(self.local.input, self.calls)
         texts = merging_texts(self.calls, retracts=self.retracts, growing=growing)
         return [f"{text} AS {name}" for text, name in zip(texts, self.schema.names[len(self.group) :], strict=True)]
-
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        below = self.local.input
-        if self.is_incremental and isinstance(below, GlobalGroupAggregate) and below.level:
-            return _incremental(self, below)
-        return self
-
-
-def _incremental(final: GlobalGroupAggregate, partial: GlobalGroupAggregate) -> PhysicalNode:
-    """Two levels of aggregates as plans show them: the first one gives its accumulators to the second."""
-    keys, names = names_text(final.key_texts), partial.schema.names
-    parts = [each.shown for each in partials(partial.local.counted_calls, retracts=partial.retracts)]
-    growing = growing_calls(partial.local.input, partial.calls)
-    merged = merging_texts(partial.local.counted_calls, retracts=partial.retracts, growing=growing)
-    shown = [f"{text} AS {part}" for text, part in zip(merged, parts, strict=True)]
-    described = (
-        ("partialAggGrouping", names_text([names[place] for place in range(len(partial.group))])),
-        ("finalAggGrouping", keys),
-        ("select", names_text([*final.key_texts, *shown])),
-    )
-    hints = tuple(final.hint_terms())
-    node = Phase(partial.input, partial.schema, "IncrementalGroupAggregate", described, hints=hints)
-    suffix = "_RETRACT" if partial.retracts else ""
-    calls = [f"{call.function}{suffix}({part})" for call, part in zip(final.calls, parts, strict=False)]
-    results = [f"{text} AS {name}" for text, name in zip(calls, final.schema.names[len(final.group) :], strict=True)]
-    terms = [("groupBy", keys)] if keys else []
-    terms += [("partialFinalType", final.level), ("select", names_text([*final.key_texts, *results]))]
-    exchange = Exchange(node, final.group)
-    return Phase(exchange, final.schema, final.name, tuple(terms), hints=hints, mode=final.mode)
 
 
 def with_mini_batches(root: PhysicalNode, settings: Configuration) -> PhysicalNode:

@@ -1,12 +1,11 @@
-"""The base class of physical nodes."""
+"""The base class of physical nodes, and their text in plans."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
-from headrace.common.logical_types import LogicalType
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.logical.node import LogicalNode, walk
 from headrace.table.logical.scalars import Scalar, SortKey
@@ -29,6 +28,8 @@ class ScalarText(Protocol):
         """The text."""
 
 
+N = TypeVar("N")
+
 Terms = Iterator[tuple[str, str]]
 """Terms of a node in a plan: names, and the texts in brackets behind them."""
 
@@ -44,7 +45,7 @@ class PhysicalNode(LogicalNode):
         name: its name in plans.
         changelog: its changelog rule; by default it forwards the changes of its inputs.
         passes_rows: whether its rows are those of its only input.
-        is_executed: whether an operator may compute it; uids do not depend on nodes that plans only show.
+        is_executed: whether an operator may compute it; uids do not depend on others, which only plans have.
     """
 
     name: ClassVar[str]
@@ -75,42 +76,8 @@ class PhysicalNode(LogicalNode):
 
     @property
     def title(self) -> str:
-        """The name under which plans show it."""
+        """Its name in plans, which may depend on its fields."""
         return self.name
-
-    @property
-    def shown_types(self) -> tuple[LogicalType, ...]:
-        """The types of the rows that it emits where it is computed as plans show it."""
-        return self.schema.types
-
-    @property
-    def distributions(self) -> tuple[tuple[int, ...], ...]:
-        """The columns by which plans of batch mode show its rows distributed; none of them for a single task."""
-        return ()
-
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        """The node that plans show in its place: the last of its phases, or the node itself.
-
-        Args:
-            is_batch: whether it runs in batch mode.
-        """
-        return self
-
-    def as_read(self, read: Collection[int]) -> PhysicalNode:
-        """The node that plans show where only some of its columns are read."""
-        return self
-
-    def below_projection(self) -> PhysicalNode | None:
-        """The node below the projection of its input, which plans show above it; None if they do not."""
-        return None
-
-    def with_read_inputs(self) -> PhysicalNode:
-        """The node over inputs as plans show them, for what it reads of them."""
-        return self
-
-    def executed(self) -> PhysicalNode:
-        """The node that represents it in the execution plan."""
-        return self
 
     def terms(self, text: ScalarText) -> Terms:
         """The terms of the node in a plan; ``text`` writes scalars in the form of that plan."""
@@ -185,3 +152,48 @@ def with_unique_names(schema: Schema) -> Schema:
     """The same columns with unique names."""
     names = unique_names(schema.names)
     return schema if names == schema.names else schema.renamed(names)
+
+
+def tree_text(root: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[N]]) -> str:
+    """A tree with a line for each node, its inputs below it.
+
+    Args:
+        root: the node on top.
+        line: the line of a node.
+        inputs: the inputs of a node.
+    """
+    return "\n".join(_lines(root, line, inputs))
+
+
+def _lines(node: N, line: Callable[[N], str], inputs: Callable[[N], Sequence[N]]) -> Iterator[str]:
+    yield line(node)
+    below = inputs(node)
+    for number, child in enumerate(below):
+        is_last = number == len(below) - 1
+        first, rest = ("+- ", "   ") if is_last else (":- ", ":  ")
+        for place, text in enumerate(_lines(child, line, inputs)):
+            yield (rest if place else first) + text
+
+
+def node_line(
+    node: PhysicalNode,
+    text: ScalarText,
+    *,
+    with_mode: bool,
+    with_keys: bool = False,
+    with_hints: bool = False,
+    advice: Sequence[int] = (),
+) -> str:
+    """The line of a node in a plan."""
+    terms = [f"advice=[{', '.join(map(str, advice))}]"] if advice else []
+    terms += [f"{name}=[{value}]" for name, value in node.terms(text)]
+    if with_mode:
+        terms.append(f"changelogMode=[{node.mode}]")
+    if with_keys and node.upsert_keys:
+        keys = (
+            ", ".join(node.schema.names[column] for column in sorted(key))
+            for key in sorted(node.upsert_keys, key=sorted)
+        )
+        terms.append(f"upsertKeys=[{', '.join(f'[{key}]' for key in keys)}]")
+    terms += [f"{name}=[{value}]" for name, value in node.hint_terms()] if with_hints else []
+    return f"{node.title}({', '.join(terms)})" if terms else node.title

@@ -29,7 +29,7 @@ from headrace.table.physical.node import (
     order_text,
     with_unique_names,
 )
-from headrace.table.physical.over import bounded_rank, rank_phases
+from headrace.table.physical.over import bounded_rank
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 from headrace.table.physical.windows import WindowColumns, window_columns
 from headrace.table.rules import rank as rules
@@ -112,9 +112,6 @@ class Rank(PhysicalNode):
         yield "orderBy", self._order_text()
         yield "select", names_text(self.schema.names)
 
-    def executed(self) -> PhysicalNode:
-        return Deduplicate(self) if self.is_deduplication and self.strategy is RankStrategy.APPEND else self
-
     def _order_text(self) -> str:
         schema = self.input.schema
         first = self.order_by[0] if self.order_by else None
@@ -148,26 +145,6 @@ class Rank(PhysicalNode):
             ttl=builder.state_ttl,
         )
         return builder.add(rank, self.name, keyed)
-
-
-@dataclass(frozen=True)
-class Deduplicate(PhysicalNode):
-    """A rank that keeps the first or the last row by time, as the execution plan shows it."""
-
-    name: ClassVar[str] = "Deduplicate"
-    rank: Rank
-
-    @property
-    def schema(self) -> Schema:
-        return self.rank.schema
-
-    def terms(self, text: ScalarText) -> Terms:
-        schema = self.rank.input.schema
-        time = schema[self.rank.order_by[0].index].time
-        yield "keep", "LastRow" if self.rank.keeps_last else "FirstRow"
-        yield "key", names_text([schema.names[index] for index in self.rank.partition_by])
-        yield "order", "ROWTIME" if time is TimeAttribute.ROWTIME else "PROCTIME"
-        yield "outputInsertOnly", str(not self.rank.keeps_last and not self.rank.has_updates).lower()
 
 
 @dataclass(frozen=True)
@@ -238,8 +215,6 @@ class WindowRank(PhysicalNode):
 def _rank(rank: rules.LogicalRank, context: ConversionContext) -> PhysicalNode:
     source = converted(rank.input, context)
     if context.is_batch:
-        if context.is_shown and rank.function == "RANK" and rank.end is not None:
-            return rank_phases(rank, source)
         return bounded_rank(rank, source)
     if rank.function != "ROW_NUMBER":
         raise PlanningError(f"{rank.function}() of streams is not supported: ROW_NUMBER() is")

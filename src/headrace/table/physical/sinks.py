@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import ClassVar, Final
 
 from headrace.common.logical_types import MAX_LENGTH, AtomicType, TypeRoot
@@ -19,7 +18,7 @@ from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
 from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
-from headrace.table.physical.basic import Union, expected
+from headrace.table.physical.basic import expected
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key, column, record_type
 from headrace.table.rules.origins import column_origins
@@ -151,20 +150,3 @@ def _limits(columns: Schema) -> list[LengthLimit]:
         for index, kind in enumerate(columns.types)
         if isinstance(kind, AtomicType) and kind.root in _LIMITED and kind.size not in (None, MAX_LENGTH)
     ]
-
-
-def with_shared_sinks(roots: Sequence[PhysicalNode]) -> list[PhysicalNode]:
-    """The plans as they are shown: with one sink for all that write into the same columns of a table."""
-    alike = dict[object, list[PhysicalNode]]()
-    for root in roots:
-        key = (root.target.path, root.target.targets, root.materializes) if isinstance(root, Sink) else id(root)
-        alike.setdefault(key, []).append(root)
-    return [_shared(found) for found in alike.values()]
-
-
-def _shared(sinks: Sequence[PhysicalNode]) -> PhysicalNode:
-    if len(sinks) == 1:
-        return sinks[0]
-    inputs = [each for sink in sinks for each in sink.inputs]
-    mode = reduce(ChangelogMode.union, (each.mode for each in inputs))
-    return sinks[0].with_inputs([Union(tuple(inputs), inputs[0].schema, mode=mode)])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from headrace.graph.changelog_specs import RankSpec, SortSpec, TemporalSortSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import LogicalSort
-from headrace.table.logical.scalars import InputRef, SortKey
+from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema, TimeAttribute
-from headrace.table.physical.basic import Calc, Exchange, PulledCalc, ValuesScan
+from headrace.table.physical.basic import Exchange, ValuesScan
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import (
@@ -24,7 +24,6 @@ from headrace.table.physical.node import (
     order_text,
     with_unique_names,
 )
-from headrace.table.physical.phases import Phase, Work
 from headrace.table.physical.ranks import needed_by, strategy_of, strategy_text
 from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 
@@ -102,11 +101,9 @@ class Limit(SortLimit):
         yield "offset", str(self.offset)
         yield "fetch", str(self.limit)
 
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        return limit_phases(self.input, (), self.offset, self.limit) if is_batch else self
 
-
-_NO_LIMIT = 2**31 - 1
+NO_LIMIT: Final = 2**31 - 1
+"""The limit of ``OFFSET`` without ``LIMIT``."""
 
 
 @dataclass(frozen=True)
@@ -126,50 +123,9 @@ class Sort(PhysicalNode):
     def terms(self, text: ScalarText) -> Terms:
         yield "orderBy", order_text(self.keys, self.schema)
 
-    def as_shown(self, *, is_batch: bool) -> PhysicalNode:
-        return self if self.limit is None else limit_phases(self.input, self.keys, self.offset, self.limit)
-
-    def below_projection(self) -> PhysicalNode | None:
-        exchange = self.input
-        calc = exchange.input if isinstance(exchange, Exchange) else None
-        if self.limit is not None or not isinstance(calc, Calc) or calc.condition is not None:
-            return None
-        if not all(isinstance(each, InputRef) for each in calc.expressions):
-            return None
-        keys = tuple(replace(key, index=_column(calc, key.index)) for key in self.keys)
-        made = replace(self, input=exchange.with_inputs([calc.input]), keys=keys)
-        return PulledCalc(made, calc.expressions, calc.names)
-
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         spec = SortSpec(order=sort_fields(self.keys), offset=self.offset, limit=self.limit)
         return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
-
-
-def limit_phases(exchange: PhysicalNode, keys: Sequence[SortKey], offset: int, limit: int) -> PhysicalNode:
-    """A limit of batch mode as plans show it: of each task, and then of all rows, below the projection of columns."""
-    (source,) = exchange.inputs
-    calc = source if isinstance(source, Calc) and source.condition is None else None
-    if calc is not None and all(isinstance(calc.expressions[key.index], InputRef) for key in keys):
-        source = calc.input
-        keys = [replace(key, index=_column(calc, key.index)) for key in keys]
-    else:
-        calc = None
-    title = "SortLimit" if keys else "Limit"
-    order = (("orderBy", order_text(keys, source.schema)),) if keys else ()
-    first = (*order, ("offset", "0"), ("fetch", str(offset + limit)), ("global", "false"))
-    is_limited = limit != _NO_LIMIT
-    fetch = str(limit) if is_limited else "unlimited"
-    last = (*order, ("offset", str(offset)), ("fetch", fetch), ("global", "true"))
-    own, whole = Work(len(keys), limit=offset + limit), Work(len(keys), limit=limit)
-    below = exchange.with_inputs([Phase(source, source.schema, title, first, work=own) if is_limited else source])
-    made = Phase(below, source.schema, title, last, distributed=(), work=whole)
-    return made if calc is None else PulledCalc(made, calc.expressions, calc.names)
-
-
-def _column(calc: Calc, index: int) -> int:
-    found = calc.expressions[index]
-    assert isinstance(found, InputRef)
-    return found.index
 
 
 @conversion_rule(LogicalSort)
@@ -185,7 +141,7 @@ def _sort(sort: LogicalSort, context: ConversionContext) -> PhysicalNode:
             "FETCH is missed, which on streaming table is not supported currently: OFFSET needs a LIMIT in streams"
         )
     if not sort.keys:
-        limit = _NO_LIMIT if sort.limit is None else sort.limit
+        limit = NO_LIMIT if sort.limit is None else sort.limit
         return Limit(source, (), sort.offset, limit, strategy)
     if sort.limit is not None:
         return SortLimit(source, sort.keys, sort.offset, sort.limit, strategy, key)

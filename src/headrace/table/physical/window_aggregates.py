@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar, Final
 
-from headrace.common.logical_types import ArrayType, AtomicType, LogicalType, RowType, TypeRoot
+from headrace.common.logical_types import ArrayType, AtomicType, RowType, TypeRoot
 from headrace.graph.table_window_specs import TableWindowSpec
 from headrace.table.functions.types import BIGINT
 from headrace.table.logical.errors import PlanningError
@@ -20,12 +20,12 @@ from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Scalar
 from headrace.table.logical.schema import Field, Schema, TimeAttribute, renumbered, unique_names
 from headrace.table.physical.aggregates import operations
 from headrace.table.physical.basic import Calc, Exchange, Expand
+from headrace.table.physical.call_texts import call_text, merging_texts, partial_texts
 from headrace.table.physical.changelog_functions import FromChangelog, ToChangelog
 from headrace.table.physical.changelog_rules import ChangelogRule, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.correlates import Correlate
 from headrace.table.physical.node import Edges, PassingNode, PhysicalNode, ScalarText, Terms, names_text
-from headrace.table.physical.phases import call_text, merging_texts, partial_texts, partial_types
 from headrace.table.physical.translation import GraphBuilder, by_key
 from headrace.table.physical.windows import WindowColumns, WindowingStrategy, WindowTableFunction, window_columns
 from headrace.windowing.intervals import ColumnarWindows, GivenWindows
@@ -347,13 +347,6 @@ class LocalWindowAggregate(PassingNode):
     time_column: int
     start_column: int | None
     is_attached: bool
-
-    @property
-    def shown_types(self) -> tuple[LogicalType, ...]:
-        retracts = not self.input.mode.is_insert_only
-        calls = counted(self.calls, self.window, retracts=retracts)
-        keys = [self.schema.types[index] for index in self.group]
-        return (*keys, *(kind for call in calls for kind in partial_types(call, retracts=retracts)), BIGINT)
 
     def terms(self, text: ScalarText) -> Terms:
         names = self.input.schema.names

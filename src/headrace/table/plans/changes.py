@@ -17,8 +17,7 @@ from headrace.table.logical.relations import Scan
 from headrace.table.logical.scalars import AggregateCall
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, WatermarkAssigner
 from headrace.table.physical.changes import DropUpdateBefore
-from headrace.table.physical.explain import node_line
-from headrace.table.physical.node import PhysicalNode
+from headrace.table.physical.node import PhysicalNode, node_line
 from headrace.table.physical.scalar_text import calcite_text
 from headrace.table.physical.sinks import Sink
 from headrace.table.plans.document import CompiledStatements

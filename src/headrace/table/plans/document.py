@@ -31,8 +31,7 @@ from headrace.table.logical.relations import Scan
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.physical.basic import TableSourceScan
 from headrace.table.physical.conversion import ConversionContext, table_sink, table_source
-from headrace.table.physical.explain import node_line
-from headrace.table.physical.node import Edges, PhysicalNode
+from headrace.table.physical.node import Edges, PhysicalNode, node_line
 from headrace.table.physical.scalar_text import calcite_text
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.translation import GraphBuilder, is_shareable

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from headrace.table.physical.basic import Calc, Exchange, Expand, TableSourceScan, Union, ValuesScan
-from headrace.table.physical.costs import (
+from headrace.table.explain.costs import (
     COMPARISON,
     HASHING,
     Cost,
@@ -15,13 +14,15 @@ from headrace.table.physical.costs import (
     Estimate,
     cost_of_exchange,
     is_computed,
+    row_types,
     rows_of_any_join,
     rows_of_expand,
     rows_of_scan,
 )
+from headrace.table.explain.phases import Phase
+from headrace.table.physical.basic import Calc, Exchange, Expand, TableSourceScan, Union, ValuesScan
 from headrace.table.physical.joins import AnyJoin, HashJoin, NestedLoopJoin
 from headrace.table.physical.node import PhysicalNode
-from headrace.table.physical.phases import Phase
 from headrace.table.physical.row_counts import binary_size_of, selectivity, sent_size_of, size_of
 from headrace.table.physical.sorts import Sort
 
@@ -64,22 +65,22 @@ def _rows_of_phase(phase: Phase, estimate: Estimate) -> float:
 
 def _cost_of_hashing(phase: Phase, estimate: Estimate) -> Cost:
     work, rows, groups = phase.work, estimate.rows_read, estimate.rows
-    memory = groups * (binary_size_of(phase.shown_types) + _HASHED) + groups * _HASHED
+    memory = groups * (binary_size_of(row_types(phase)) + _HASHED) + groups * _HASHED
     if not work.keys:
-        memory = sent_size_of(phase.shown_types)
+        memory = sent_size_of(row_types(phase))
     return Cost(groups, rows * (HASHING * work.keys + _CALL * work.calls), memory=memory)
 
 
 def _cost_of_merging(phase: Phase, estimate: Estimate) -> Cost:
     """The cost of calls over sorted rows."""
     calls = 1 if phase.called == "Rank" else phase.work.calls
-    return Cost(estimate.rows, estimate.rows_read * _CALL * calls, memory=sent_size_of(phase.shown_types))
+    return Cost(estimate.rows, estimate.rows_read * _CALL * calls, memory=sent_size_of(row_types(phase)))
 
 
 def _cost_of_sort(node: Phase | Sort, estimate: Estimate) -> Cost:
     rows, keys = estimate.rows_read, len(node.keys) if isinstance(node, Sort) else node.work.keys
     comparisons = COMPARISON * keys * rows * math.log(max(rows, 1.0))
-    return Cost(rows, comparisons, memory=rows * (binary_size_of(node.input.shown_types) + _SORTED))
+    return Cost(rows, comparisons, memory=rows * (binary_size_of(row_types(node.input)) + _SORTED))
 
 
 def _cost_of_limit(phase: Phase, estimate: Estimate) -> Cost:

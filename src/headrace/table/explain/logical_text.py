@@ -36,10 +36,10 @@ from headrace.table.logical.scalars import (
     substituted,
 )
 from headrace.table.logical.schema import Field, Schema, unique_names
-from headrace.table.physical.explain import tree_text
+from headrace.table.physical.call_texts import function_text
 from headrace.table.physical.literal_text import literal_text, model_call_text, record_type_text
 from headrace.table.physical.match import after_text, definition_texts, pattern_text
-from headrace.table.physical.phases import shown_function
+from headrace.table.physical.node import tree_text
 from headrace.table.physical.scalar_text import CalciteText, JoinedText
 from headrace.table.rules.searches import simplified
 from headrace.table.rules.simplify import constant
@@ -218,7 +218,7 @@ def _aggregate_call(call: AggregateCall) -> str:
     if call.function == "APPROX_COUNT_DISTINCT":
         text = f"COUNT(APPROXIMATE DISTINCT {operands})"
     else:
-        name = shown_function(replace(call, type=call.type.as_nullable()))
+        name = function_text(replace(call, type=call.type.as_nullable()))
         text = f"{name}({'DISTINCT ' if call.is_distinct else ''}{operands})"
     if call.order_by:
         text += f" WITHIN GROUP ([{', '.join(_sort_key(key) for key in call.order_by)}])"

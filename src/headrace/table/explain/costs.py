@@ -5,21 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any, Final
 
+from headrace.common.logical_types import LogicalType
+from headrace.table.explain.over import ComputedOver
+from headrace.table.explain.phases import Phase
 from headrace.table.functions.kernels.spelling import double_text
+from headrace.table.functions.types import BIGINT
 from headrace.table.logical.join_keys import is_equality, is_true
 from headrace.table.logical.relations import JoinKind
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, conjuncts
 from headrace.table.physical.basic import Calc, Exchange, Expand, TableSourceScan, Union, ValuesScan
+from headrace.table.physical.call_texts import partial_types
 from headrace.table.physical.joins import AnyJoin, Join
+from headrace.table.physical.mini_batches import LocalGroupAggregate
 from headrace.table.physical.node import PhysicalNode
-from headrace.table.physical.over import OverAggregate, ShownOver
+from headrace.table.physical.over import OverAggregate
 from headrace.table.physical.ranks import Rank
 from headrace.table.physical.row_counts import UNKNOWN_ROWS, rows_of_join, selectivity, sent_size_of, size_of
 from headrace.table.physical.sorts import Limit, SortLimit
 from headrace.table.physical.temporal_joins import TemporalJoin
+from headrace.table.physical.window_aggregates import LocalWindowAggregate, counted
 
 _OF_GROUPS: Final = 0.1
 """The part of the rows of a Top-N that is left in each group."""
@@ -132,6 +139,36 @@ def rows_of_expand(expand: Expand, estimate: Estimate) -> float:
     return estimate.rows_read * len(expand.projections)
 
 
+@singledispatch
+def row_types(node: PhysicalNode) -> tuple[LogicalType, ...]:
+    """The types of the rows that a node emits in Flink's plan, where local aggregates emit accumulators."""
+    return node.schema.types
+
+
+@row_types.register
+def _of_phase(phase: Phase) -> tuple[LogicalType, ...]:
+    return phase.work.types or phase.columns.types
+
+
+@row_types.register
+def _of_exchange(exchange: Exchange) -> tuple[LogicalType, ...]:
+    return row_types(exchange.input)
+
+
+@row_types.register
+def _of_local_aggregate(local: LocalGroupAggregate) -> tuple[LogicalType, ...]:
+    keys = [local.schema.types[index] for index in local.group]
+    return (*keys, *(kind for call in local.counted_calls for kind in partial_types(call, retracts=local.retracts)))
+
+
+@row_types.register
+def _of_local_windows(local: LocalWindowAggregate) -> tuple[LogicalType, ...]:
+    retracts = not local.input.mode.is_insert_only
+    calls = counted(local.calls, local.window, retracts=retracts)
+    keys = [local.schema.types[index] for index in local.group]
+    return (*keys, *(kind for call in calls for kind in partial_types(call, retracts=retracts)), BIGINT)
+
+
 def is_computed(scalar: Scalar) -> bool:
     """Return whether it costs something to compute a column."""
     return not isinstance(scalar, InputRef | Literal)
@@ -142,7 +179,7 @@ def cost_of_exchange(exchange: Exchange, estimate: Estimate) -> Cost:
     rows = estimate.rows_read
     single = 0.0 if exchange.is_broadcast else _SINGLE
     cpu = SERIALIZATION + (HASHING * len(exchange.keys) if exchange.keys else single)
-    return Cost(rows, rows * cpu, network=rows * sent_size_of(exchange.input.shown_types))
+    return Cost(rows, rows * cpu, network=rows * sent_size_of(row_types(exchange.input)))
 
 
 def _cost_of_sort(sort: SortLimit, estimate: Estimate) -> Cost:
@@ -180,7 +217,7 @@ _COSTS: Final[Rules] = {
     AnyJoin: lambda _, estimate: Cost(estimate.rows),
     Expand: lambda _, estimate: Cost(estimate.rows, estimate.rows),
     OverAggregate: lambda node, estimate: _cost_of_over(len(node.calls), estimate),
-    ShownOver: lambda node, estimate: _cost_of_over(node.work.calls, estimate),
+    ComputedOver: lambda node, estimate: _cost_of_over(node.work.calls, estimate),
 }
 
 STREAMS: Final = CostModel(_ROWS, _COSTS)

@@ -1,27 +1,30 @@
-"""What execution plans of batch mode show besides nodes: operators of several inputs, and exchanges that move nothing.
+"""Execution plans: nodes that they have in place of others, operators of several inputs, exchanges that move nothing.
 
-Flink computes a join, and the nodes without an exchange between them and it, in one operator, which reads its inputs
-in an order. Where nodes rely on how rows are distributed and sorted already, it says so by an exchange.
+In batch mode Flink computes a join, and the nodes without an exchange between them and it, in one operator, which
+reads its inputs in an order. Where nodes rely on how rows are distributed and sorted already, an exchange says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import ClassVar, Final
 
-from headrace.table.logical.schema import Schema
-from headrace.table.physical.basic import Calc, Exchange
+from headrace.operators.changelog.rank import RankStrategy
+from headrace.table.explain.phases import Phase
+from headrace.table.logical.relations import JoinKind
+from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.physical.basic import Calc, Exchange, ValuesScan
 from headrace.table.physical.correlates import Correlate
-from headrace.table.physical.explain import node_line, tree_text
 from headrace.table.physical.joins import HashJoin, SortMergeJoin
-from headrace.table.physical.node import PhysicalNode, ScalarText, Terms
-from headrace.table.physical.phases import Phase
+from headrace.table.physical.node import PhysicalNode, ScalarText, Terms, names_text, node_line, tree_text
+from headrace.table.physical.ranks import Rank
 
 
 @dataclass(frozen=True)
 class MultipleInput(PhysicalNode):
-    """Nodes that are one operator, which is only shown.
+    """Nodes that are one operator of Flink.
 
     Attributes:
         sources: what it reads.
@@ -47,11 +50,67 @@ class MultipleInput(PhysicalNode):
 
 @dataclass(frozen=True)
 class StoredExchange(Exchange):
-    """An exchange whose rows are read when all of them are there, which is only shown."""
+    """An exchange whose rows are read when all of them are there."""
 
     def terms(self, text: ScalarText) -> Terms:
         yield from super().terms(text)
         yield "shuffle_mode", "BATCH"
+
+
+@singledispatch
+def execution_node(node: PhysicalNode) -> PhysicalNode:
+    """The node in the execution plan for one of the physical plan."""
+    return node
+
+
+@execution_node.register
+def _values(values: ValuesScan) -> PhysicalNode:
+    return replace(values, shows_type=False)
+
+
+@dataclass(frozen=True)
+class Deduplicate(PhysicalNode):
+    """A rank that keeps the first or the last row by time."""
+
+    name: ClassVar[str] = "Deduplicate"
+    rank: Rank
+
+    @property
+    def schema(self) -> Schema:
+        return self.rank.schema
+
+    def terms(self, text: ScalarText) -> Terms:
+        schema = self.rank.input.schema
+        time = schema[self.rank.order_by[0].index].time
+        yield "keep", "LastRow" if self.rank.keeps_last else "FirstRow"
+        yield "key", names_text([schema.names[index] for index in self.rank.partition_by])
+        yield "order", "ROWTIME" if time is TimeAttribute.ROWTIME else "PROCTIME"
+        yield "outputInsertOnly", str(not self.rank.keeps_last and not self.rank.has_updates).lower()
+
+
+@execution_node.register
+def _rank(rank: Rank) -> PhysicalNode:
+    return Deduplicate(rank) if rank.is_deduplication and rank.strategy is RankStrategy.APPEND else rank
+
+
+@dataclass(frozen=True)
+class AdaptiveJoin(HashJoin):
+    """A hash join of which Flink decides at run time whether to broadcast an input."""
+
+    name: ClassVar[str] = "AdaptiveJoin"
+
+    def terms(self, text: ScalarText) -> Terms:
+        yield "originalJoin", "ShuffleHashJoin"
+        yield from super().terms(text)
+
+
+@execution_node.register
+def _hash_join(join: HashJoin) -> PhysicalNode:
+    is_shuffled = all(isinstance(each, Exchange) and each.keys for each in join.inputs)
+    is_fixed = join.is_hinted or join.kind is JoinKind.FULL or join.name != HashJoin.name
+    if is_fixed or not is_shuffled:
+        return join
+    return AdaptiveJoin(join.left, join.right, join.kind, join.condition, join.keys, join.builds_left)
 
 
 def batch_execution_plan(root: PhysicalNode, text: ScalarText) -> PhysicalNode:
@@ -131,8 +190,8 @@ def _as_one(root: HashJoin, text: ScalarText) -> MultipleInput:
 
     def line(node: PhysicalNode) -> str:
         if id(node) in numbers:
-            return f"[#{numbers[id(node)] + 1}] {node_line(node.executed(), text, with_mode=False)}"
-        return node_line(node if isinstance(node, HashJoin) else node.executed(), text, with_mode=False)
+            return f"[#{numbers[id(node)] + 1}] {node_line(execution_node(node), text, with_mode=False)}"
+        return node_line(node if isinstance(node, HashJoin) else execution_node(node), text, with_mode=False)
 
     def inputs(node: PhysicalNode) -> tuple[PhysicalNode, ...]:
         return () if id(node) in numbers else node.inputs
