@@ -47,7 +47,7 @@ def explain_program(
     if isinstance(captured, int):
         return captured
     for job in captured:
-        sys.stdout.write(_shown(job, fmt, logical=logical))
+        sys.stdout.write(_plan_text(job, fmt, logical=logical))
     return OK
 
 
@@ -68,7 +68,7 @@ def captured_jobs(
     return captured or without_job(script, console)
 
 
-def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
+def _plan_text(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
     graph, plan = job
     if fmt == "json":
         document = graph_document(graph) if logical else plan_document(plan)

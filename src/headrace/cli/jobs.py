@@ -67,7 +67,7 @@ def addressed_job(job: str | None, address: str | None, configuration: Configura
         ConfigurationError: when a server is to have a job by its directory.
     """
     if job is None or _JOB_ID.fullmatch(job):
-        return AskedJob(job, address, configuration, timeout)
+        return RestJob(job, address, configuration, timeout)
     if address is not None:
         raise ConfigurationError(
             f"{job!r} is no id of a job, which has 32 hexadecimal digits: with -m headrace list shows them"
@@ -76,7 +76,7 @@ def addressed_job(job: str | None, address: str | None, configuration: Configura
 
 
 @dataclass(frozen=True, slots=True)
-class AskedJob:
+class RestJob:
     """A job that is asked by the server that shows it; attributes are the arguments of :func:`addressed_job`."""
 
     job: str | None
@@ -193,13 +193,13 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
     console = output()
     console.print(_headline(details), soft_wrap=True)
     if latest is not None:
-        told = f"checkpoint {latest['id']}, {wording.size(latest['state_size'])} of state"
+        summary = f"checkpoint {latest['id']}, {wording.size(latest['state_size'])} of state"
         where = f", {latest['external_path']}" if latest.get("external_path") else ""
-        console.print(Text(f"{told}{where}; {checkpoints['counts']['failed']} have failed"), soft_wrap=True)
-    job_told = archives.of_document(known.client.get("jobs", known.id, "archive"))
-    if job_told.waits_for:
-        console.print(Text(f"it has not begun: {job_told.waits_for}"), soft_wrap=True)
-    for finding in _findings(job_told):
+        console.print(Text(f"{summary}{where}; {checkpoints['counts']['failed']} have failed"), soft_wrap=True)
+    report = archives.of_document(known.client.get("jobs", known.id, "archive"))
+    if report.waits_for:
+        console.print(Text(f"it has not begun: {report.waits_for}"), soft_wrap=True)
+    for finding in _findings(report):
         console.print(Text.assemble((finding.title, "bold"), f"\n  {finding.detail}"), soft_wrap=True)
     table = new_table("operator", "parallelism", "records in", "watermark (UTC)")
     for vertex in details["vertices"]:
@@ -211,10 +211,10 @@ def run_info(job: str | None, address: str | None, configuration: Configuration)
     console.print(table)
 
 
-def _findings(told: archives.ToldJob) -> list[Finding]:
+def _findings(report: archives.JobReport) -> list[Finding]:
     """Return what stands out in a job, as its page has it."""
     now = time.time_ns() // 1_000_000
-    return findings(job_view(told.snapshot, told.configuration, now, told.at_work, told.waits_for))
+    return findings(job_view(report.snapshot, report.configuration, now, report.at_work, report.waits_for))
 
 
 def _headline(details: dict[str, Any]) -> Text:
@@ -268,8 +268,8 @@ def served_job(job: str | None, address: str | None, configuration: Configuratio
         raise RestClientError(
             f"no job that runs is served {where}: start it with headrace run --rest, or name its checkpoint directory"
         )
-    told = "\n".join(f"  {each.id}  {each.line['name']}" for each in found)
-    raise RestClientError(f"{len(found)} jobs are served {where}: which of them?\n{told}")
+    listed = "\n".join(f"  {each.id}  {each.line['name']}" for each in found)
+    raise RestClientError(f"{len(found)} jobs are served {where}: which of them?\n{listed}")
 
 
 def run_dashboard(files: Path, address: str | None, configuration: Configuration, port: int) -> None:
@@ -286,8 +286,8 @@ def run_dashboard(files: Path, address: str | None, configuration: Configuration
 
     clients = _clients(address, configuration)
     if len(clients) != 1:
-        told = "".join(f"\n  {client.address}" for client in clients)
-        raise RestClientError(f"{len(clients)} servers of jobs are on this machine: name one with -m HOST:PORT{told}")
+        listed = "".join(f"\n  {client.address}" for client in clients)
+        raise RestClientError(f"{len(clients)} servers of jobs are on this machine: name one with -m HOST:PORT{listed}")
     settings = RestSettings("localhost", (port,))
     page = flink_web_application(FlinkWeb(files), clients[0], settings)
     serve(page, settings, lambda url: _print(f"Flink's web UI of {clients[0].address} at {url}; Ctrl-C ends it"))

@@ -238,13 +238,15 @@ def _identity(python: str) -> tuple[str, str]:
 _QUIETLY: Final = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-compile")
 
 
-def install(listing: str, folder: Path, asked_by: str, options: Sequence[str] = (), python: str | None = None) -> None:
+def install(
+    listing: str, folder: Path, requested_by: str, options: Sequence[str] = (), python: str | None = None
+) -> None:
     """Install what a file of requirements lists.
 
     Args:
         listing: the file.
         folder: where the packages go; made where nothing is required, too.
-        asked_by: who wants them, for an error.
+        requested_by: what requires them, for an error.
         options: more options of ``pip install``.
         python: the interpreter whose pip does it, and for which packages are chosen; this one when left out.
 
@@ -254,7 +256,9 @@ def install(listing: str, folder: Path, asked_by: str, options: Sequence[str] = 
     command = [python or sys.executable, "-m", "pip", "install", *_QUIETLY, "--target", str(folder)]
     done = subprocess.run([*command, "--requirement", listing, *options], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise InvalidProgramError(f"{asked_by}: pip could not install what {listing} asks for\n{done.stderr.strip()}")
+        raise InvalidProgramError(
+            f"{requested_by}: pip could not install what {listing} asks for\n{done.stderr.strip()}"
+        )
     folder.mkdir(exist_ok=True)
 
 

@@ -278,11 +278,11 @@ def _print(texts: Sequence[str], *, to_stderr: bool) -> None:
         if stream is not None:  # as ``print`` does it, also in what streams of programs need to have
             print(*texts, sep="", end="", file=stream, flush=True)
     except BrokenPipeError as error:
-        _let_go(stream)
+        _detach(stream)
         raise OutputClosedError("nobody reads any more what is printed") from error
 
 
-def _let_go(stream: TextIO) -> None:
+def _detach(stream: TextIO) -> None:
     """Python writes what is left of a stream when it ends, and would complain; a program's own may have no file."""
     with contextlib.suppress(AttributeError, OSError), open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), stream.fileno())

@@ -240,7 +240,7 @@ def _check_callable(function: Any, argument: str) -> None:
         text = f"expected a function of ({argument}), got {shown(function)}{_instead(function)}"
         raise refused(text, InvalidTypeError)
     check_call(function, "a lookup", argument)
-    called = LookupFunctionReader(function, 0).asked
+    called = LookupFunctionReader(function, 0).called
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         text = f"a lookup returns what is found, and yields nothing ({of_function(called)})"
         raise refused(text, InvalidTypeError)

@@ -303,12 +303,12 @@ class RowDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _letter(self, columns: list[pa.Array], index: int, where: str, reason: str) -> tuple[str, str, str]:
-        values = [f"{name}={_shown(column[index])}" for name, column in zip(self._names, columns, strict=True)]
+        values = [f"{name}={_text_of(column[index])}" for name, column in zip(self._names, columns, strict=True)]
         raw = ", ".join(values).encode(errors="backslashreplace")
         return self._bad_rows.letter(f"{self._path}: {where}", raw, reason)
 
 
-def _shown(value: pa.Scalar) -> str:
+def _text_of(value: pa.Scalar) -> str:
     """A value for people; where Python has no such value, as Arrow writes it."""
     try:
         return repr(value.as_py())

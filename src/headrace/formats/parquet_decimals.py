@@ -56,11 +56,11 @@ class GroupColumns:
         footer = file.metadata
         columns = list(map(footer.schema.column, range(footer.num_columns)))
         places = {each.path: place for place, each in enumerate(columns)}
-        are_told_apart = len(places) == len(columns)
+        have_unique_names = len(places) == len(columns)
         self._decimals = {
             name: places[name]
             for name in self._names
-            if are_told_apart and name in places and can_be_integers(columns[places[name]])
+            if have_unique_names and name in places and can_be_integers(columns[places[name]])
         }
 
     def batches(self, group: int) -> Iterator[pa.RecordBatch]:
@@ -96,23 +96,23 @@ class GroupColumns:
 
     def _chunk(self, group: int, place: int, name: str) -> _Chunk | None:
         """A column of a row group with a dictionary of integers; None where values are in no dictionary."""
-        told, column = self._file.metadata.row_group(group).column(place), self._file.metadata.schema.column(place)
-        codec, start = _CODECS.get(told.compression), told.dictionary_page_offset
-        if codec is None or not told.has_dictionary_page or not start:
+        metadata, column = self._file.metadata.row_group(group).column(place), self._file.metadata.schema.column(place)
+        codec, start = _CODECS.get(metadata.compression), metadata.dictionary_page_offset
+        if codec is None or not metadata.has_dictionary_page or not start:
             return None
         self._stream.seek(start)
-        content = memoryview(self._stream.read_buffer(told.total_compressed_size)).cast("B")
+        content = memoryview(self._stream.read_buffer(metadata.total_compressed_size)).cast("B")
         try:
             dictionary, *pages = _pages(content)
             if not dictionary.is_dictionary or not all(page.is_by_dictionary for page in pages):
                 return None
-            values = dictionary.values(told.compression, column.length)
+            values = dictionary.values(metadata.compression, column.length)
         except (ValueError, IndexError, KeyError, pa.ArrowException):  # Arrow tells what is damaged
             return None
         if values is None:
             return None
-        head, is_optional = _dictionary_page(values, told.compression), column.max_definition_level > 0
-        return _Chunk(name, codec, told.num_values, is_optional, head, content[dictionary.end :])
+        head, is_optional = _dictionary_page(values, metadata.compression), column.max_definition_level > 0
+        return _Chunk(name, codec, metadata.num_values, is_optional, head, content[dictionary.end :])
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def _file_of(chunks: Sequence[_Chunk], rows: int) -> pa.Buffer:
         end = behind + len(chunk.pages)
         pieces += [*chunk.dictionary, chunk.pages]
         schema.append(_struct({1: _LONG, 3: int(chunk.is_optional), 4: chunk.name.encode()}))
-        told = _struct(
+        metadata = _struct(
             {
                 1: _LONG,
                 2: [_PLAIN, _BY_DICTIONARY[-1]],
@@ -242,7 +242,7 @@ def _file_of(chunks: Sequence[_Chunk], rows: int) -> pa.Buffer:
                 11: _Long(at),
             }
         )
-        columns.append(_struct({2: _Long(0), 3: told}))
+        columns.append(_struct({2: _Long(0), 3: metadata}))
         at = end
     group = _struct({1: columns, 2: _Long(at), 3: _Long(rows)})
     footer = _struct({1: 1, 2: schema, 3: _Long(rows), 4: [group]})

@@ -41,7 +41,7 @@ def _origin(origin: FieldOrigin) -> str:
     return f"{origin.dataset.name}.{origin.field}{'' if origin.is_same else ' (computed)'}"
 
 
-def lineage_told(plan: JobPlan) -> dict[str, Any] | None:
+def lineage_report(plan: JobPlan) -> dict[str, Any] | None:
     """The lineage of a job for other programs; None where it cannot be found, which no job fails by."""
     try:
         return lineage_document(lineage_of(plan))

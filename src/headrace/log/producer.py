@@ -543,13 +543,13 @@ class Producer:
 _PRODUCERS: Final = weakref.WeakSet[Producer]()
 
 
-def _let_go_of_batches() -> None:
+def _drop_batches() -> None:
     """Have the next record of each producer be told that this is a fork."""
     for producer in list(_PRODUCERS):
         producer._own = _OwnBatch()
 
 
-os.register_at_fork(after_in_child=_let_go_of_batches)
+os.register_at_fork(after_in_child=_drop_batches)
 
 
 def _checked_size(batch: ProducerBatch, value: bytes | None, key: bytes | None) -> int:

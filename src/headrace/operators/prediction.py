@@ -61,7 +61,7 @@ class Model(ABC):
 
     @property
     @abstractmethod
-    def asked(self) -> Any:
+    def called(self) -> Any:
         """The user's function that predicts, for messages."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class PredictOperator(Operator):
         try:
             return self._predictor.predict(features)
         except BaseException as error:
-            raise user_error(error, self.context, _shown(features), function=self._model.asked) from error
+            raise user_error(error, self.context, _shown(features), function=self._model.called) from error
 
 
 class AsyncPredictOperator(RequestingOperator):
@@ -159,7 +159,7 @@ class AsyncPredictOperator(RequestingOperator):
     ) -> None:
         self._predictor, self._features = model.create_predictor(), features
         self._size = model.rows_per_call or 1
-        called = RequestFunction(self._predictor.predict_async, _out_of_time, model.asked)
+        called = RequestFunction(self._predictor.predict_async, _out_of_time, model.called)
         super().__init__(_LifeCycle(self), called, output_type, settings, self._size)
         self.user_code = user_code_of(features.expressions)
 

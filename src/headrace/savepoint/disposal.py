@@ -36,14 +36,14 @@ def dispose(savepoint: Folder, open_folder: Callable[[str], Folder]) -> str:
     metadata = _not_to_be_started_from(savepoint)
     for file in metadata.own_files():
         remove_file(savepoint, file)
-    kept = _let_go(metadata, open_folder) if metadata.pin else ""
+    kept = _remove_pin(metadata, open_folder) if metadata.pin else ""
     savepoint.remove(IN_PROGRESS)  # it may be left where power failed when all else was done
     savepoint.remove(DISPOSED)
     savepoint.remove_empty_folders()
     return kept
 
 
-def _let_go(metadata: SavepointMetadata, open_folder: Callable[[str], Folder]) -> str:
+def _remove_pin(metadata: SavepointMetadata, open_folder: Callable[[str], Folder]) -> str:
     """Remove the pin of a savepoint from which nobody can start any more, if it is the one that the pin is for.
 
     A copy has the same metadata, and metadata can name any pin. So what counts is what is found at the place that the

@@ -117,8 +117,8 @@ async def _answer(
         if route.is_upload and service.takes_programs:
             return await _uploaded(route, service, places, request)
         body = await (drained(request) if route.is_drained else read_body(request))
-        asked = _asked(service, request, body)
-        return await (_long(route, long, asked) if route.is_long else _handled(route, asked))
+        rest_request = _rest_request(service, request, body)
+        return await (_long(route, long, rest_request) if route.is_long else _handled(route, rest_request))
     except RestError as error:
         headers = CHALLENGE if error.status is HTTPStatus.UNAUTHORIZED else {}
         return error_response(error.status, str(error), headers)
@@ -135,7 +135,7 @@ def _shared(route: RestRoute, service: RestService, recent: RecentAnswers[Respon
         return [each.snapshot() for each in (service.jobs.all() if named is None else (service.jobs.get(named),))]
 
     def make() -> Response:
-        return json_response(to_document(route.handler(_asked(service, request))), route.status)
+        return json_response(to_document(route.handler(_rest_request(service, request))), route.status)
 
     def latest() -> Response:
         return recent.get(key, make, jobs())
@@ -144,21 +144,23 @@ def _shared(route: RestRoute, service: RestService, recent: RecentAnswers[Respon
     return latest()
 
 
-def _asked(service: RestService, request: Request, body: bytes = b"", upload: Upload | None = None) -> RestRequest:
+def _rest_request(
+    service: RestService, request: Request, body: bytes = b"", upload: Upload | None = None
+) -> RestRequest:
     query = dict(request.query_params) if request.scope["query_string"] else {}
     return RestRequest(service, request.path_params, query, _object(body), upload)
 
 
-async def _handled(route: RestRoute, asked: RestRequest) -> Response:
-    found = await asyncio.to_thread(route.handler, asked) if route.blocks else route.handler(asked)
+async def _handled(route: RestRoute, rest_request: RestRequest) -> Response:
+    found = await asyncio.to_thread(route.handler, rest_request) if route.blocks else route.handler(rest_request)
     return await _text(route, found) if isinstance(found, TextFile) else json_response(to_document(found), route.status)
 
 
-async def _long(route: RestRoute, places: asyncio.Semaphore, asked: RestRequest) -> Response:
+async def _long(route: RestRoute, places: asyncio.Semaphore, rest_request: RestRequest) -> Response:
     """An answer of many megabytes: from its beginning until it has left it has one of few places."""
     await places.acquire()
     try:
-        return HeldResponse(await _handled(route, asked), places.release)
+        return HeldResponse(await _handled(route, rest_request), places.release)
     except BaseException:
         places.release()
         raise
@@ -201,7 +203,7 @@ _OF_TEXT: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosni
 async def _uploaded(route: RestRoute, service: RestService, places: UploadPlaces, request: Request) -> Response:
     with places.take() as place:
         upload = await receive(request, place, service.most_upload_bytes)
-        return await _handled(route, _asked(service, request, upload=upload))
+        return await _handled(route, _rest_request(service, request, upload=upload))
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -273,8 +275,8 @@ def _operation(route: RestRoute, book: SchemaBook, error: Mapping[str, Any]) -> 
         is_text = route.answer is TextFile
         schema = {"type": "string"} if is_text else {} if route.answer is Empty else book.schema_of(route.answer)
         content = {"text/plain" if is_text else "application/json": {"schema": schema}}
-        told = {"description": HTTPStatus(route.status).phrase, "content": content}
-        operation["responses"][str(int(route.status))] = told
+        response = {"description": HTTPStatus(route.status).phrase, "content": content}
+        operation["responses"][str(int(route.status))] = response
     if route.is_open:
         operation["security"] = []
     return operation

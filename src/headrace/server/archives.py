@@ -26,7 +26,7 @@ from headrace.common.masking import without_secrets
 from headrace.jobmanager.events import JobEvent
 from headrace.jobmanager.metrics import MetricKey, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import JobListener, JobSnapshot
-from headrace.lineage.drawing import lineage_told
+from headrace.lineage.drawing import lineage_report
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.plan_document import plan_of_document, plan_to_document
 from headrace.reporters.sampler import driver_place
@@ -213,7 +213,7 @@ _STATUS: Final = "status"
 
 
 @dataclass(frozen=True, slots=True)
-class ToldJob:
+class JobReport:
     """All that is told of a job by others.
 
     Attributes:
@@ -251,7 +251,7 @@ def to_document(
     }
 
 
-def of_document(document: Mapping[str, Any]) -> ToldJob:
+def of_document(document: Mapping[str, Any]) -> JobReport:
     """What a document tells of a job.
 
     Raises:
@@ -262,22 +262,22 @@ def of_document(document: Mapping[str, Any]) -> ToldJob:
     snapshot = snapshot_of_document(document[_STATUS])
     configuration = Configuration.from_dict(document["configuration"])
     at_work = tuple(document.get("at_work", ()))
-    return ToldJob(
+    return JobReport(
         snapshot, configuration, document["place"], document.get("lineage"), at_work, document.get("waits_for", "")
     )
 
 
-def write_archive(folder: Folder, told: Mapping[str, Any]) -> None:
+def write_archive(folder: Folder, document: Mapping[str, Any]) -> None:
     """Write the archive of a job; one of an earlier run is replaced.
 
     Raises:
         OSError: when it cannot be written.
     """
     folder.make()
-    folder.write(told[_STATUS]["job_id"], [json.dumps(told).encode()])
+    folder.write(document[_STATUS]["job_id"], [json.dumps(document).encode()])
 
 
-def read_archive(folder: Folder, job_id: str) -> ToldJob:
+def read_archive(folder: Folder, job_id: str) -> JobReport:
     """The archive of a job.
 
     Raises:
@@ -309,7 +309,7 @@ def archiving(location: str, configuration: Configuration) -> JobListener:
         if job.status.is_terminal_state() and (job.job_id or fixed):
             known = job if job.job_id else replace(job, job_id=fixed or "")
             try:
-                lineage = None if known.plan is None else lineage_told(known.plan)
+                lineage = None if known.plan is None else lineage_report(known.plan)
                 write_archive(folder, to_document(known, configuration, lineage))
             except Exception:  # the job has ended as it has, archived or not
                 logger.warning("job %r cannot be archived in %s", job.name, folder, exc_info=True)

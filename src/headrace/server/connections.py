@@ -68,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = _logger
-        self._again: Callable[[bytes], Response | None] = getattr(self.app, "again", _asks_always)
+        self._again: Callable[[bytes], Response | None] = getattr(self.app, "again", _no_answer)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -198,7 +198,7 @@ def _as_sent(answer: Response) -> bytes:
     return b"".join((*lines, answer.body))
 
 
-def _asks_always(_: bytes) -> None:
+def _no_answer(_: bytes) -> None:
     """Nothing is known without asking an application of another kind."""
 
 

@@ -171,11 +171,11 @@ class ArchivedJobs(ServedJobs):
         if known is not None and known[0] == version:
             return known
         try:
-            told = read_archive(folder, name)
+            report = read_archive(folder, name)
         except (OSError, HeadraceError) as error:
             logger.warning("an archive is not shown: %s", error)
             return version, None
-        return version, ServedJob(ArchivedControl(told.snapshot), told.configuration, told.place, told.lineage)
+        return version, ServedJob(ArchivedControl(report.snapshot), report.configuration, report.place, report.lineage)
 
 
 def history_settings(configuration: Configuration) -> Configuration:

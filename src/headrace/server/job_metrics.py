@@ -77,8 +77,8 @@ def _named(name: str, value: MetricValue) -> Iterator[tuple[str, MetricValue]]:
     if isinstance(value, MeterReading):
         yield name, value.rate
     elif isinstance(value, Summary):
-        told = {"count": value.count, "min": value.least, "max": value.greatest, "mean": value.mean}
-        yield from ((f"{name}_{what}", number) for what, number in told.items())
+        parts = {"count": value.count, "min": value.least, "max": value.greatest, "mean": value.mean}
+        yield from ((f"{name}_{what}", number) for what, number in parts.items())
     else:
         yield name, value
 

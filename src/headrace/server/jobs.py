@@ -13,7 +13,7 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.configuration import Configuration
 from headrace.common.job_status import JobStatus
 from headrace.jobmanager.status import JobSnapshot
-from headrace.lineage.drawing import lineage_told
+from headrace.lineage.drawing import lineage_report
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.plan_document import is_described
 from headrace.reporters.sampler import JobSampler, driver_place
@@ -143,7 +143,7 @@ class ServedJob:
         """Its datasets and their flow, as a document; None while they are not known."""
         plan = self.snapshot().plan
         if plan is not None and plan is not self._lineage_of and not is_described(plan):
-            self._lineage, self._lineage_of = lineage_told(plan), plan
+            self._lineage, self._lineage_of = lineage_report(plan), plan
         return self._lineage
 
     def topics(self) -> JobTopics:
@@ -237,8 +237,8 @@ class ServedJobs:
         """
         statuses = sorted({job.snapshot().status.name for job in self.all()})
         if JobStatus.RUNNING.name not in statuses:
-            told = ", ".join(statuses) or "there is none yet"
-            raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"no job runs: {told}")
+            listed = ", ".join(statuses) or "there is none yet"
+            raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"no job runs: {listed}")
 
     def waits_for(self) -> str:
         """What the last job waits for before it begins, or the program before it comes to one; empty for nothing."""

@@ -30,7 +30,7 @@ class TriggeredOperation:
     subject: str
     outcome: CompletableFuture[Any]
     ended: float | None = None
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class Operations:
@@ -94,10 +94,10 @@ class Operations:
             operation = self._known.get(trigger)
             if operation is None or (operation.kind, operation.subject) != (kind, subject):
                 raise not_found(f"There is no {kind} with triggerId={trigger}: it is unknown, or was forgotten")
-            operation.is_told = operation.outcome.done()
+            operation.is_reported = operation.outcome.done()
             return operation.outcome
 
-    def wait_until_told(self, seconds: float) -> None:
+    def wait_until_reported(self, seconds: float) -> None:
         """Wait until whoever has asked for something has its outcome: the process is about to end.
 
         What nobody has asked for within that time nobody waits for.
@@ -108,7 +108,7 @@ class Operations:
 
     def _is_awaited(self, operation: TriggeredOperation, seconds: float) -> bool:
         is_old = operation.ended is not None and self._clock() - operation.ended > seconds
-        return not (operation.is_told or is_old)
+        return not (operation.is_reported or is_old)
 
     def close(self) -> None:
         """Nothing is begun any more."""

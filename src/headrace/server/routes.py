@@ -92,7 +92,7 @@ _TASK_MANAGER: Final = "/taskmanagers/:taskmanagerid"
 _OF_METRICS: Final = ("get", "agg")
 _OF_RUNS: Final = ("entry-class", "program-args", "parallelism", "savepointPath", "allowNonRestoredState")
 
-_TOLD: Final = (
+_GETS: Final = (
     _Get("/config", cluster.dashboard_configuration),
     _Get("/overview", cluster.overview),
     _Get("/jobs", jobs.job_ids),
@@ -195,7 +195,7 @@ _DONE: Final = (
     RestRoute("DELETE", "/jars/:jarid", programs.delete, blocks=True),
     RestRoute("POST", "/jars/:jarid/run", programs.run, query=_OF_RUNS, body=JarRunRequest, blocks=True),
     RestRoute("GET", "/jars/:jarid/plan", programs.plan, query=_OF_RUNS, blocks=True),
-    RestRoute("POST", "/jars/:jarid/plan", programs.plan_as_asked, query=_OF_RUNS, body=JarRunRequest, blocks=True),
+    RestRoute("POST", "/jars/:jarid/plan", programs.plan_by_post, query=_OF_RUNS, body=JarRunRequest, blocks=True),
 )
 
 _LOGS: Final = (
@@ -227,7 +227,7 @@ def _is_of_jobs(handler: Handler) -> bool:
 
 def _routes() -> Iterator[RestRoute]:
     yield from _DONE
-    for path, handler, query in _TOLD:
+    for path, handler, query in _GETS:
         yield RestRoute("GET", path, handler, query=query, is_shared=_is_of_jobs(handler))
     yield from _LOGS
     yield from _DATASETS

@@ -180,5 +180,5 @@ class RoutedApplication:
             return await answers(request)
         except Exception as error:
             logger.error("%s %s failed", method, path, exc_info=error)
-            told = f"{type(error).__name__}: see the log of the job"
-            return self._refuse(request, HTTPStatus.INTERNAL_SERVER_ERROR, told)
+            text = f"{type(error).__name__}: see the log of the job"
+            return self._refuse(request, HTTPStatus.INTERNAL_SERVER_ERROR, text)

@@ -105,7 +105,7 @@ class RestServer:
 
     def end(self) -> None:
         """The process ends: wait for whoever has yet to hear what came of what they asked for."""
-        self._service.operations.wait_until_told(_PARTING_SECONDS)
+        self._service.operations.wait_until_reported(_PARTING_SECONDS)
         self.close()
 
     def close(self) -> None:

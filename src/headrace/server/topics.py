@@ -164,13 +164,13 @@ class TopicsWatch:
         has_rates = len(states) > 1
         read = own if has_rates or not states else states[0].groups  # of one look nobody can be told to stand still
         groups = [] if not states else group_reports(states[0], states[-1], read)
-        told = sorted((_topic(each, used, has_rate=has_rates) for each in topics), key=lambda each: not each.is_used)
+        listed = sorted((_topic(each, used, has_rate=has_rates) for each in topics), key=lambda each: not each.is_used)
         return TopicsInfo(
             self._place.kind,
             without_secrets(self._place.name),
             self._looked_at,
             without_secrets(error),
-            told[:_MOST_TOPICS],
+            listed[:_MOST_TOPICS],
             [_group(each, own) for each in groups[:_MOST_GROUPS]],
         )
 

@@ -131,18 +131,18 @@ def duration_of(job: JobSnapshot, now: int) -> int:
 def io_metrics(measured: JobMetrics, uid: str, subtask: int | None = None) -> IOMetricsInfo:
     """Return what came into an operator and left it, for one subtask or all; what is not measured is not complete."""
 
-    def told(name: str) -> tuple[int, bool]:
+    def total(name: str) -> tuple[int, bool]:
         value = measured.total(uid, name, subtask)
         return (0, False) if value is None else (int(value), True)
 
     return IOMetricsInfo(
-        *told(BYTES_IN),
-        *told(BYTES_OUT),
-        *told(RECORDS_IN),
-        *told(RECORDS_OUT),
-        told(BACK_PRESSURED_TIME)[0],
-        told(IDLE_TIME)[0],
-        float(told(BUSY_TIME)[0]),
+        *total(BYTES_IN),
+        *total(BYTES_OUT),
+        *total(RECORDS_IN),
+        *total(RECORDS_OUT),
+        total(BACK_PRESSURED_TIME)[0],
+        total(IDLE_TIME)[0],
+        float(total(BUSY_TIME)[0]),
     )
 
 

@@ -209,12 +209,12 @@ _INSTEAD: Final[dict[tuple[bool, TypeRoot | None], str]] = {
 
 
 def _no_cast(text: str, source: LogicalType, target: LogicalType) -> InvalidProgramError:
-    told = f"{text}: a value of type {source} cannot be cast to {target}"
+    message = f"{text}: a value of type {source} cannot be cast to {target}"
     advice = None
     if is_in(source, NUMERICS) or is_in(target, NUMERICS):
         moment = target if is_in(source, NUMERICS) else source
         advice = _INSTEAD.get((moment is target, root_of(moment)))
-    return NoCastError(f"{told}: {advice}") if advice else InvalidProgramError(told)
+    return NoCastError(f"{message}: {advice}") if advice else InvalidProgramError(message)
 
 
 _FEW: Final = 4

@@ -383,8 +383,8 @@ def check_key(key: str) -> None:
         return
     known = sorted(IN_EFFECT | WITHOUT_EFFECT)
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
-    told = f"did you mean {' or '.join(close)}?" if close else "docs/sql.md lists those that have an effect"
-    raise ConfigurationError(f"{key} is not a table option: {told}")
+    hint = f"did you mean {' or '.join(close)}?" if close else "docs/sql.md lists those that have an effect"
+    raise ConfigurationError(f"{key} is not a table option: {hint}")
 
 
 def check_value(key: str, value: str) -> None:

@@ -183,7 +183,7 @@ class StreamTopology:
         self._lock = Lock()
         name = f"the metadata service {type(plan.service).__name__}"
         self._calls: RepeatedCalls[dict[str, ClusterMetadata]] = RepeatedCalls(name, plan.threshold)
-        self._asked_at: int | None = None
+        self._requested_at: int | None = None
         self._known: Mapping[str, ClusterMetadata] | None = None
 
     @property
@@ -203,7 +203,7 @@ class StreamTopology:
                 something else than a passing fault.
         """
         if not self._calls.is_under_way and self._is_time_to_ask(now):
-            self._asked_at = now
+            self._requested_at = now
             self._calls.begin(self._clusters)
         if self._calls.has_answer(waits=self._known is None):
             self._take()
@@ -224,9 +224,9 @@ class StreamTopology:
         self._calls.then(self._plan.service.close)
 
     def _is_time_to_ask(self, now: int) -> bool:
-        if self._asked_at is None:
+        if self._requested_at is None:
             return True
-        return self._plan.interval is not None and now - self._asked_at >= self._plan.interval
+        return self._plan.interval is not None and now - self._requested_at >= self._plan.interval
 
     def _clusters(self) -> dict[str, ClusterMetadata]:
         with self._lock:

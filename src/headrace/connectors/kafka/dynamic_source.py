@@ -52,7 +52,7 @@ class DynamicKafkaReader(KafkaReader):
         cluster, properties, partition, start, end = piece
         settings = cluster_settings(self._settings.properties, cluster, properties)
         if end == NO_OFFSET:
-            self.let_go(settings, f"{cluster}/", partition)
+            self.close_partition(settings, f"{cluster}/", partition)
         else:
             yield from self.read_range(settings, f"{cluster}/", partition, (start, end))
 

@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
-from confluent_kafka import TopicPartition as Asked
+from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
@@ -73,11 +73,11 @@ class KafkaPartitionedLog(PartitionedLog):
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         def ask() -> dict[str, str]:
-            asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
-            described = {topic: self._answer(future, f"topic {topic}") for topic, future in asked.items()}
+            requested = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
+            described = {topic: self._answer(future, f"topic {topic}") for topic, future in requested.items()}
             return {topic: f"{found.topic_id}" for topic, found in described.items()}
 
-        return self._asked_again(ask) if topics else {}
+        return self._with_retries(ask) if topics else {}
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return self._offsets(partitions, OffsetSpec.earliest())
@@ -90,7 +90,7 @@ class KafkaPartitionedLog(PartitionedLog):
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._asked_again(lambda: self._committed_now(partitions))
+        return self._with_retries(lambda: self._committed_now(partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Begin to commit offsets; a failure is logged, later. While one is under way, only the newest waits."""
@@ -124,7 +124,7 @@ class KafkaPartitionedLog(PartitionedLog):
     def _committed_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         what = f"the offsets of group {self._group_id} at {self._settings.servers}"
         try:
-            found = self._group().committed([Asked(*each) for each in partitions], _ANSWER_SECONDS)
+            found = self._group().committed([KafkaPartition(*each) for each in partitions], _ANSWER_SECONDS)
         except KafkaException as error:
             self._errors.check(what)
             raise error_of(error.args[0], what) from None
@@ -136,7 +136,7 @@ class KafkaPartitionedLog(PartitionedLog):
     def _begin_commit(self) -> None:
         if self._is_committing or not self._to_commit:
             return
-        listed = [Asked(*each, offset) for each, offset in self._to_commit.items()]
+        listed = [KafkaPartition(*each, offset) for each, offset in self._to_commit.items()]
         self._to_commit, self._is_committing = {}, True
         self._group().commit(offsets=listed, asynchronous=True)
 
@@ -147,9 +147,9 @@ class KafkaPartitionedLog(PartitionedLog):
             logger.warning("the offsets of group %s were not committed: %s", self._group_id, failures[0].str())
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        return self._asked_again(lambda: self._offsets_now(partitions, spec)) if partitions else {}
+        return self._with_retries(lambda: self._offsets_now(partitions, spec)) if partitions else {}
 
-    def _asked_again(self, ask: Callable[[], T]) -> T:
+    def _with_retries(self, ask: Callable[[], T]) -> T:
         """Asks for a while: a leader or coordinator that moves, or comes back, is not a reason to run a job again.
 
         What is not there, may be new: not every broker has heard of a topic as soon as one of them lists it.
@@ -168,13 +168,13 @@ class KafkaPartitionedLog(PartitionedLog):
     def _offsets_now(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         reads_all = self._settings.properties.get("isolation.level") == "read_uncommitted"
         answers = self._admin.list_offsets(
-            {Asked(*each): spec for each in partitions},
+            {KafkaPartition(*each): spec for each in partitions},
             isolation_level=IsolationLevel.READ_UNCOMMITTED if reads_all else IsolationLevel.READ_COMMITTED,
             request_timeout=_ANSWER_SECONDS,  # who was asked may be down
         )
         found = {}
-        for asked, future in answers.items():
-            partition = TopicPartition(asked.topic, asked.partition)
+        for requested, future in answers.items():
+            partition = TopicPartition(requested.topic, requested.partition)
             offset = int(self._answer(future, f"partition {partition}").offset)
             if offset < _NO_RECORD:  # what librdkafka gives while a partition has no leader
                 raise InfrastructureError(
@@ -242,8 +242,8 @@ def known_partition_count(settings: ClientSettings, clients: KeptClients, topic:
     """
     answers = clients.take(settings.key, _Answers) or _Answers()
     try:
-        count, asked = answers.get(topic, (0, -math.inf))
-        if time.monotonic() - asked > _MAX_AGE_SECONDS:
+        count, requested = answers.get(topic, (0, -math.inf))
+        if time.monotonic() - requested > _MAX_AGE_SECONDS:
             count = partition_count(settings, topic)
             answers[topic] = count, time.monotonic()
         return count

@@ -220,7 +220,7 @@ class KafkaReader(SourceReader):
         if fetched:
             yield self._decoder.decode(_together(fetched))
 
-    def let_go(self, settings: ClientSettings, place: str, partition: str) -> None:
+    def close_partition(self, settings: ClientSettings, place: str, partition: str) -> None:
         """Close the connections of a partition that is not read any more; arguments as with :meth:`read_range`."""
         kept = self._clients.take(_key(settings, TopicPartition.parse(partition)), PartitionConsumer)
         for consumer in (self._consumers.pop(place + partition, None), kept):

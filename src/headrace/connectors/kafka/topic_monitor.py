@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Asked
+from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from headrace.common.errors import InfrastructureError
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _SECONDS: Final = 30.0
 _SHOWN: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
-_ASKED_AT_ONCE: Final = 8
+_REQUESTS_AT_ONCE: Final = 8
 _NOT_SHOWN: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
 """Errors of partitions that may not be seen, or are gone meanwhile."""
 
@@ -60,10 +60,10 @@ class KafkaTopicMonitor(TopicMonitor):
     def _settings_of(self, topics: list[str]) -> dict[str, dict[str, str]]:
         if not topics:
             return {}
-        asked = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
+        requested = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
         return {
             resource.name: {name: entry.value for name, entry in _answer(future).items() if name in _SHOWN}
-            for resource, future in asked.items()
+            for resource, future in requested.items()
         }
 
     def _groups(self, partitions: Sequence[TopicPartition]) -> dict[str, GroupState]:
@@ -72,7 +72,7 @@ class KafkaTopicMonitor(TopicMonitor):
         if not (ids and partitions):
             return {}
         described = {each: _answer(future) for each, future in self._admin.describe_consumer_groups(ids).items()}
-        with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="headrace-topics-groups") as pool:
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="headrace-topics-groups") as pool:
             offsets = pool.map(lambda group: self._offsets(group, partitions), ids)
             known = zip(ids, offsets, strict=True)
             return {group: GroupState(len(described[group].members), found) for group, found in known if found}
@@ -80,7 +80,7 @@ class KafkaTopicMonitor(TopicMonitor):
     def _offsets(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         with closing(self._settings.group(group, ClientErrors(), waits=False)) as consumer:
             try:
-                found = committed_in(consumer, [Asked(*each) for each in partitions], _NOT_SHOWN)
+                found = committed_in(consumer, [KafkaPartition(*each) for each in partitions], _NOT_SHOWN)
             except KafkaException as error:
                 raise _refused(error) from error
         return {

@@ -93,10 +93,10 @@ class EmbeddedPartitionedLog(PartitionedLog):
         return {name: str(created) for name, created in self._created.items()}
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return _asked(self._log.beginning_offsets, partitions)
+        return _offsets(self._log.beginning_offsets, partitions)
 
     def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return _asked(self._log.end_offsets, partitions)
+        return _offsets(self._log.end_offsets, partitions)
 
     def at_timestamp(self, partitions: Sequence[TopicPartition], millis: int) -> dict[TopicPartition, int]:
         found = {each: self._log.offset_for_time(each, millis) for each in partitions}
@@ -132,7 +132,7 @@ class EmbeddedPartitionedLog(PartitionedLog):
                 raise CommitFailedError(f"another process has committed {there} of {each}; this job is at {offset}")
 
 
-def _asked(
+def _offsets(
     ask: Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, int]], partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
     try:

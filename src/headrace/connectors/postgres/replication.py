@@ -335,12 +335,12 @@ class ReplicationReceiver:
     ) -> Iterator[tuple[np.ndarray[Any, np.dtype[np.int64]], PostgresRelation]]:
         """The places of changes of each table, as long as it has the same columns, among those up to a number."""
         ids = [relation.relation_id for _, relation in self._relations]
-        told = np.array([relation_id_of(each) for each in messages]) if len(set(ids)) > 1 else None
+        relation_ids = np.array([relation_id_of(each) for each in messages]) if len(set(ids)) > 1 else None
         for at, (start, relation) in enumerate(self._relations):
             later = (self._relations[place][0] for place in range(at + 1, len(ids)) if ids[place] == ids[at])
             places = np.arange(max(start, first), min(next(later, end), end)) - first
-            if told is not None:
-                places = places[told[places] == relation.relation_id]
+            if relation_ids is not None:
+                places = places[relation_ids[places] == relation.relation_id]
             if len(places):
                 yield places, relation
 

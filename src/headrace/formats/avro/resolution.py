@@ -127,17 +127,17 @@ def decoder_of(writer: Node, reader: Node) -> Decoder:
 
 
 def _mismatch(writer: Node, reader: Node) -> InvalidProgramError:
-    return InvalidProgramError(f"what was written as {_shown(writer)} cannot be read as {_shown(reader)}")
+    return InvalidProgramError(f"what was written as {_text_of(writer)} cannot be read as {_text_of(reader)}")
 
 
-def _shown(node: Node) -> str:
+def _text_of(node: Node) -> str:
     if isinstance(node, Primitive):
         return node.logical or node.kind
     if isinstance(node, Record | Enum | Fixed):
         return f"{type(node).__name__.lower()} {node.name}"
     if isinstance(node, UnionSchema):
-        return f"union of {' and '.join(map(_shown, node.branches))}"
-    return f"{type(node).__name__.lower()} of {_shown(node.items if isinstance(node, Array) else node.values)}"
+        return f"union of {' and '.join(map(_text_of, node.branches))}"
+    return f"{type(node).__name__.lower()} of {_text_of(node.items if isinstance(node, Array) else node.values)}"
 
 
 def _of_union(writer: UnionSchema, reader: Node) -> Decoder:
@@ -162,7 +162,7 @@ def _as_branch(writer: Node, reader: UnionSchema) -> Decoder:
         if any(map(is_null, reader.branches)):
             return null_decoder(storage)
         raise _mismatch(writer, reader)
-    for branch in sorted(reader.present, key=lambda branch: _shown(branch) != _shown(writer)):
+    for branch in sorted(reader.present, key=lambda branch: _text_of(branch) != _text_of(writer)):
         try:
             decoder = decoder_of(writer, branch)
         except InvalidProgramError:

@@ -200,7 +200,7 @@ class KeyRequestingOperator(RequestingOperator):
         *,
         copies: bool = True,
     ) -> None:
-        called = RequestFunction(reader.read, _out_of_time, reader.asked)
+        called = RequestFunction(reader.read, _out_of_time, reader.called)
         super().__init__(reader, called, output_type, settings.requests, reader.keys_per_request)
         self._reader = reader
         self._found_type = found_type

@@ -32,13 +32,13 @@ def found_key(key: Any) -> Any:
     return same_nan(key, NAN)
 
 
-def check_comparable(asked: Iterable[Any], known: Iterable[Any]) -> None:
+def check_comparable(requested: Iterable[Any], known: Iterable[Any]) -> None:
     """Refuse keys of which none can equal one that is known: texts beside numbers, or bytes.
 
     Raises:
         InvalidTypeError: with a key of either.
     """
-    mine, theirs = ({_kind(key): key for key in keys} for keys in (asked, known))
+    mine, theirs = ({_kind(key): key for key in keys} for keys in (requested, known))
     if mine and theirs and not mine.keys() & theirs.keys() and None not in {*mine, *theirs}:
         one, other = next(iter(mine.values())), next(iter(theirs.values()))
         raise InvalidTypeError(
@@ -149,7 +149,7 @@ class LookupReader:
         return ()
 
     @property
-    def asked(self) -> Any:
+    def called(self) -> Any:
         """The user's function that says what is found, for messages; None where there is none."""
         return None
 
@@ -181,10 +181,10 @@ class LookupFunctionReader(LookupReader):
         self._function = function
         self._takes_many = keys_per_request > 0
         self.keys_per_request = keys_per_request or 1
-        self._is_awaited = inspect.iscoroutinefunction(self.asked)
+        self._is_awaited = inspect.iscoroutinefunction(self.called)
 
     @property
-    def asked(self) -> Any:
+    def called(self) -> Any:
         function = self._function
         return function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
 

@@ -95,9 +95,9 @@ class Dispatcher(ServedJobs):
             archives=open_storage(archives, options=configuration.storage_options()),
             workers=ThreadPoolExecutor(_WORKERS, thread_name_prefix="headrace-dispatcher-worker"),
             generation=lambda: self._leadership.generation or 0,
-            is_watched=lambda: time.monotonic() - self._asked_at < _WATCHED_SECONDS,
+            is_watched=lambda: time.monotonic() - self._requested_at < _WATCHED_SECONDS,
         )
-        self._asked_at = time.monotonic()
+        self._requested_at = time.monotonic()
         self._runs: dict[str, ManagedJob] = {}
         self._leads = False
         self._stops = threading.Event()
@@ -240,7 +240,7 @@ class Dispatcher(ServedJobs):
     def all(self) -> list[ServedJob]:
         """All jobs, in the order in which they were submitted; of several runs of a job the last one."""
         self.check_leads()
-        self._asked_at = time.monotonic()
+        self._requested_at = time.monotonic()
         runs = sorted(self._runs.values(), key=lambda job: (job.submission.time, job.record.name))
         return list({job.submission.job_id: job for job in runs}.values())
 

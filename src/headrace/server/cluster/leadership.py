@@ -121,8 +121,8 @@ class Leadership:
         generation = self._generations.claim(0 if before is None else before.generation + 1, _WHO)
         if not self._generations.is_current(generation):
             return False
-        told = "leads" if before is None else f"takes over from the one at {before.address}"
-        logger.info("this dispatcher %s, as generation %d", told, generation)
+        action = "leads" if before is None else f"takes over from the one at {before.address}"
+        logger.info("this dispatcher %s, as generation %d", action, generation)
         self._say(Leader(generation, self._address, JobProcess.present()))
         self._folder.remove_all([name for name in self._folder.names() if _is_sign_before(name, generation)])
         return True

@@ -57,7 +57,7 @@ _AWAY_SECONDS: Final = 30.0
 _CANCEL_SECONDS: Final = 20.0
 """A process that was told to give its job up, and is still there after this time, is killed."""
 
-_MOST_TOLD_BYTES: Final = 2_000
+_MOST_LOG_BYTES: Final = 2_000
 
 _LONGEST_POSITION: Final = 18
 """The number of digits of the largest position in a log."""
@@ -131,7 +131,7 @@ class ManagedJob(ServedJob):
     Attributes:
         record: its records.
         submission: what was asked for.
-        told: its status, as far as is known.
+        last_snapshot: its status, as far as is known.
     """
 
     def __init__(self, record: RunRecord, submission: Submission, around: Surroundings) -> None:
@@ -139,7 +139,7 @@ class ManagedJob(ServedJob):
         self.record = record
         self.submission = submission
         created = (StatusChange(JobStatus.CREATED, submission.time),)
-        self.told = JobSnapshot(submission.program, record.name, created, submission.job_id)
+        self.last_snapshot = JobSnapshot(submission.program, record.name, created, submission.job_id)
         self._around = around
         self._process: JobProcessHandle | None = None
         self._attempt = 0
@@ -352,9 +352,9 @@ class ManagedJob(ServedJob):
             end = AttemptEnd("", process.code, "", millis())
             self.record.end_attempt(self._attempt, end)
         if end.code != 0 and not end.message:
-            log = process.log(LOG).tail(_MOST_TOLD_BYTES)
-            told = "" if log is None else without_secrets(log.text.strip())
-            end = replace(end, message=_how(end.code) + (f"; its log ends:\n{told}" if told else ""))
+            log = process.log(LOG).tail(_MOST_LOG_BYTES)
+            log_end = "" if log is None else without_secrets(log.text.strip())
+            end = replace(end, message=_how(end.code) + (f"; its log ends:\n{log_end}" if log_end else ""))
         self._keep_logs(process)
         process.remove_folder()
         self._process = None
@@ -383,15 +383,15 @@ class ManagedJob(ServedJob):
             return
         logger.warning("job %s: %s; it is started again in %.1f s", self.record.name, end.message, delay)
         self._start_at = time.monotonic() + delay
-        changed = (*self.told.history, StatusChange(JobStatus.RESTARTING, millis()))
-        self.told = replace(self.told, history=changed)
+        changed = (*self.last_snapshot.history, StatusChange(JobStatus.RESTARTING, millis()))
+        self.last_snapshot = replace(self.last_snapshot, history=changed)
 
     def _record_crash(self, end: AttemptEnd, delay: float | None) -> None:
         """Have the crash among the failures of the job, where it has a checkpoint directory already."""
         failure = JobFailure(
-            number=len(self.told.failures) + 1,
+            number=len(self.last_snapshot.failures) + 1,
             time=end.time,
-            epoch=0 if self.told.latest is None else self.told.latest.epoch,
+            epoch=0 if self.last_snapshot.latest is None else self.last_snapshot.latest.epoch,
             error=ProcessDiedError.__name__,
             message=end.message,
             restarts=self._crashes,
@@ -404,7 +404,7 @@ class ManagedJob(ServedJob):
                 failure = history.add(failure)
         except (OSError, HeadraceError) as error:
             logger.warning("job %s: a crash cannot be kept in its history: %s", self.record.name, error)
-        self.told = replace(self.told, failures=(*self.told.failures, failure))
+        self.last_snapshot = replace(self.last_snapshot, failures=(*self.last_snapshot.failures, failure))
 
     def _storage_options(self) -> dict[str, str]:
         return Configuration.from_dict(dict(self.submission.settings)).storage_options()
@@ -421,24 +421,26 @@ class ManagedJob(ServedJob):
         """Show it as its archive does; where it has come to none, as far as it is known."""
         status = JobStatus[end.status]
         try:
-            told = read_archive(self._around.archives, self.submission.job_id)
+            report = read_archive(self._around.archives, self.submission.job_id)
         except FileNotFoundError:
-            told = None
+            report = None
         if (
-            told is not None
-            and told.snapshot.status is status
-            and told.snapshot.history[0].time >= self.submission.time
+            report is not None
+            and report.snapshot.status is status
+            and report.snapshot.history[0].time >= self.submission.time
         ):
-            self.told = told.snapshot
-            self.describe(told.configuration, told.place, told.lineage)
+            self.last_snapshot = report.snapshot
+            self.describe(report.configuration, report.place, report.lineage)
             return
-        self.told = _ended(self.told, status, end)
-        write_archive(self._around.archives, to_document(self.told, self.configuration, self.lineage()))
+        self.last_snapshot = _ended(self.last_snapshot, status, end)
+        write_archive(self._around.archives, to_document(self.last_snapshot, self.configuration, self.lineage()))
 
     def _have_given_up(self, process: JobProcessHandle, now: float) -> None:
         if self._killed_at is None:
             self._killed_at = now + _CANCEL_SECONDS
-            self.told = replace(self.told, history=(*self.told.history, StatusChange(JobStatus.CANCELLING, millis())))
+            self.last_snapshot = replace(
+                self.last_snapshot, history=(*self.last_snapshot.history, StatusChange(JobStatus.CANCELLING, millis()))
+            )
             self._around.workers.submit(self._cancel, process)
         elif now >= self._killed_at:
             logger.warning("job %s was cancelled and has not ended: its process is killed", self.record.name)
@@ -455,7 +457,7 @@ class ManagedJob(ServedJob):
         process.terminate()
         process.terminate()
 
-    # --- what is told ------------------------------------------------------------------------------------------------
+    # --- its status --------------------------------------------------------------------------------------------------
 
     def _look(self, process: JobProcessHandle) -> None:
         """Ask its process how it fares; on a thread of its own, since it may not answer."""
@@ -463,15 +465,15 @@ class ManagedJob(ServedJob):
         if client is None or not self._look_lock.acquire(blocking=False):
             return
         try:
-            told = of_document(client.get("jobs", self.submission.job_id, "archive"))
+            report = of_document(client.get("jobs", self.submission.job_id, "archive"))
         except (RestClientError, HeadraceError) as error:
             logger.debug("job %s does not tell how it fares: %s", self.record.name, error)
             self._waits_for = _startup_of(client)
         else:
             if self._process is process:
-                self.told = replace(told.snapshot, restarts=told.snapshot.restarts + self._crashes)
-                self.describe(told.configuration, told.place, told.lineage)
-                self._at_work, self._waits_for = told.at_work, told.waits_for
+                self.last_snapshot = replace(report.snapshot, restarts=report.snapshot.restarts + self._crashes)
+                self.describe(report.configuration, report.place, report.lineage)
+                self._at_work, self._waits_for = report.at_work, report.waits_for
         finally:
             self._look_lock.release()
 
@@ -488,14 +490,14 @@ class ManagedJob(ServedJob):
             logger.warning("job %s: its logs cannot be kept: %s", self.record.name, error)
 
     def at_work(self) -> tuple[str, ...]:
-        return self._at_work if self.told.running is not None else ()
+        return self._at_work if self.last_snapshot.running is not None else ()
 
     def waits_for(self) -> str:
         process, begun, start_at = self._process, self._begun, self._start_at
         if self.end is not None:
             return ""
         if process is not None:
-            is_new = process.client() is None or self.told.status is JobStatus.CREATED
+            is_new = process.client() is None or self.last_snapshot.status is JobStatus.CREATED
             return self._waits_for or ("its process starts" if is_new else "")
         if begun is not None:
             return "its process on another machine has to end before"

@@ -200,12 +200,12 @@ def planned(folder: Path, task: JobTask) -> JobPlan:
     except subprocess.TimeoutExpired:
         raise InfrastructureError(f"the program has come to no job within {_PLAN_SECONDS:g} s") from None
     if done.returncode or not (folder / PLAN).exists():
-        told = done.stderr.decode(errors="replace").strip()[-_MOST_TOLD:]
-        raise InvalidProgramError(f"the program cannot be planned: {told}")
+        output = done.stderr.decode(errors="replace").strip()[-_MOST_OUTPUT:]
+        raise InvalidProgramError(f"the program cannot be planned: {output}")
     return plan_of_document(json.loads((folder / PLAN).read_text(encoding="utf-8")))
 
 
-_MOST_TOLD: Final = 2_000
+_MOST_OUTPUT: Final = 2_000
 
 
 _SESSION: Final = 3
@@ -217,8 +217,8 @@ def _processes_of_session(session: int) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):
-            told = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if told[_SESSION] == str(session) and entry.name != str(session):
+            stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if stat[_SESSION] == str(session) and entry.name != str(session):
                 found.append(int(entry.name))
     return found
 

@@ -24,7 +24,7 @@ _LAST_LOOK_SECONDS: Final = 0.5
 class RemoteProcess(Protocol):
     """A job that may have a process."""
 
-    told: JobSnapshot
+    last_snapshot: JobSnapshot
     """All that is known of the job."""
 
     def client(self) -> RestClient | None:
@@ -46,7 +46,7 @@ class RemoteControl:
 
     def snapshot(self) -> JobSnapshot:
         """All that is known of the job."""
-        return self._job.told
+        return self._job.last_snapshot
 
     def cancel(self) -> CompletableFuture[None]:
         """Give up the epoch that runs and end the job."""
@@ -97,7 +97,7 @@ class RemoteControl:
         return self._triggered(("POST", "stop", body), "savepoints", lambda operation: operation["location"])
 
     def _triggered(
-        self, asked: tuple[str, str, Mapping[str, Any] | None], outcome: str, result: Callable[[Any], Any]
+        self, request: tuple[str, str, Mapping[str, Any] | None], outcome: str, result: Callable[[Any], Any]
     ) -> CompletableFuture[Any]:
         """Ask for something, and wait for its outcome on a thread of its own.
 
@@ -105,7 +105,7 @@ class RemoteControl:
             RestClientError: when the process cannot be asked, or refuses.
         """
         client, job_id = self._client()
-        method, what, body = asked
+        method, what, body = request
         if body is not None:
             body = {**body, "triggerId": secrets.token_hex(16)}
         target = f"/v1/jobs/{job_id}/{what}"
@@ -127,10 +127,10 @@ class RemoteControl:
         client = self._job.client()
         if client is None:
             raise JobExecutionError(
-                f"job {self._job.told.name!r} has no process at the moment, since it is starting or restarting: "
-                "ask again when it runs"
+                f"job {self._job.last_snapshot.name!r} has no process at the moment, since it is starting or restarting"
+                ": ask again when it runs"
             )
-        return client, self._job.told.job_id
+        return client, self._job.last_snapshot.job_id
 
     def _wait(
         self,
@@ -141,7 +141,7 @@ class RemoteControl:
     ) -> None:
         pause = _FIRST_LOOK_SECONDS
         try:
-            while (answer := self._asked(client, path)) is None or answer["status"]["id"] != "COMPLETED":
+            while (answer := self._answer_of(client, path)) is None or answer["status"]["id"] != "COMPLETED":
                 time.sleep(pause)
                 pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
             operation = answer.get("operation") or {}
@@ -154,7 +154,7 @@ class RemoteControl:
         except Exception as error:  # whatever it is, whoever waits has to be told
             found.set_exception(error)
 
-    def _asked(self, client: RestClient, path: tuple[str, ...]) -> Any:
+    def _answer_of(self, client: RestClient, path: tuple[str, ...]) -> Any:
         """An answer; None where there was none, and the process lives.
 
         Raises:

@@ -170,8 +170,8 @@ def begin(jobs: DashboardJobs, job: JobView, action: JobAction, form: Form) -> s
     Raises:
         HeadraceError: when it is refused.
     """
-    asked = action.request(form)
-    answer = jobs.ask(asked.method, ("jobs", job.id, *asked.path), asked.query, asked.body)
+    request = action.request(form)
+    answer = jobs.ask(request.method, ("jobs", job.id, *request.path), request.query, request.body)
     return str(answer["request-id"]) if action.outcome is not None else ""
 
 

@@ -115,10 +115,10 @@ def _cause(failure: FailureView) -> str:
     """What went wrong, in which operator, at which line of the program and at which record."""
     where = "" if failure.operator is None else f"“{failure.operator}”, subtask {failure.subtask}: "
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
-    told = lines[1] if failure.operator is not None and len(lines) > 1 else f"{failure.error}: {_reason(lines)}"
+    cause = lines[1] if failure.operator is not None and len(lines) > 1 else f"{failure.error}: {_reason(lines)}"
     at = next((f", {line}" for line in lines if line.startswith("at ")), "")
     record = "" if failure.record is None else f"; the record is {failure.record}"
-    return f"{where}{told}{at}{record}"
+    return f"{where}{cause}{at}{record}"
 
 
 def _reason(lines: Sequence[str]) -> str:
@@ -133,8 +133,8 @@ def _reason(lines: Sequence[str]) -> str:
 def _held(job: JobView) -> Iterator[Finding]:
     """An epoch that waits before anything of it is published."""
     if job.held_epoch is not None:
-        told = "".join(f"{_violation(text)}. " for text in job.held_for[:1])
-        detail = f"{told}Release publishes it; Cancel drops it, and the job runs it again when it goes on."
+        violation = "".join(f"{_violation(text)}. " for text in job.held_for[:1])
+        detail = f"{violation}Release publishes it; Cancel drops it, and the job runs it again when it goes on."
         title = f"Epoch {job.held_epoch:,} is held back: records of it violate expectations"
         yield Finding(PROBLEM, title, detail, "losses")
 
@@ -168,17 +168,17 @@ def _epochs(job: JobView) -> Iterator[Finding]:
 
 def _long_epoch(job: JobView, usual: float) -> str:
     """Why an epoch may take long, and where it is if that is known."""
-    told = f"The last ones took {wording.span(usual)}. " if job.epochs else "It is the first one of this run. "
+    lasting = f"The last ones took {wording.span(usual)}. " if job.epochs else "It is the first one of this run. "
     if job.at_work:
         more = f", and {len(job.at_work) - 1} more" if len(job.at_work) > 1 else ""
-        return f"{told}It is in a function of the program, {job.at_work[0]}{more}: that is slow, waits, or is stuck."
+        return f"{lasting}It is in a function of the program, {job.at_work[0]}{more}: that is slow, waits, or is stuck."
     if job.runtime.startswith("Spark"):
         return (
-            f"{told}A function waits for a service, a task is stuck, or the cluster has no room"
+            f"{lasting}A function waits for a service, a task is stuck, or the cluster has no room"
             f"{'' if job.epochs else ', or still starts executors'}: Spark's UI says where."
         )
     return (
-        f"{told}No function of the program is at work: much is read at once, storages are slow, or the machine is "
+        f"{lasting}No function of the program is at work: much is read at once, storages are slow, or the machine is "
         "busy. A thread dump (REST: /jobmanager/thread-dump) of the job's process says more."
     )
 

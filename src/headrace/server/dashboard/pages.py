@@ -169,8 +169,8 @@ async def _answered(handler: _Handler, dashboard: Dashboard, request: Request) -
         return _refused(dashboard, request, HTTPStatus.BAD_REQUEST, str(error))
     except Exception as error:
         logger.exception("%s %s failed", request.method, request.url.path)
-        told = f"{type(error).__name__}: see the log of the job"
-        return _refused(dashboard, request, HTTPStatus.INTERNAL_SERVER_ERROR, told)
+        text = f"{type(error).__name__}: see the log of the job"
+        return _refused(dashboard, request, HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
 
 def _refused(dashboard: Dashboard, request: Request, status: HTTPStatus, message: str) -> Response:

@@ -47,9 +47,9 @@ def _box(box: Box, known: Mapping[int, OperatorView]) -> Box:
     if operator is None or operator.busy is None:
         return box
     rate = wording.rate(operator.rate_in)
-    told = f"{operator.busy:.0%} busy · {rate}"
+    load = f"{operator.busy:.0%} busy · {rate}"
     waiting = (f"{operator.back_pressured:.0%} back-pressured",) if (operator.back_pressured or 0) >= 0.05 else ()
-    return Box(box.id, box.name, box.role, (*box.notes, told, *waiting, ""), box.asides)
+    return Box(box.id, box.name, box.role, (*box.notes, load, *waiting, ""), box.asides)
 
 
 def _bar(placed: PlacedBox, operator: OperatorView) -> Iterator[str]:
@@ -120,7 +120,7 @@ def timeline_svg(job: JobView) -> str:
 
 
 def _bar_of_epoch(epoch: EpochView, x: float, top: float) -> Iterator[str]:
-    yield f"<g><title>{escape(_told(epoch))}</title>"
+    yield f"<g><title>{escape(_title(epoch))}</title>"
     yield f'<rect class="hit" x="{drawn_number(x)}" y="0" width="{drawn_number(_BAR)}" height="{_HEIGHT:.0f}"/>'
     bottom = _HEIGHT
     for part in PARTS:
@@ -132,7 +132,7 @@ def _bar_of_epoch(epoch: EpochView, x: float, top: float) -> Iterator[str]:
     yield "</g>"
 
 
-def _told(epoch: EpochView) -> str:
+def _title(epoch: EpochView) -> str:
     times = (f"{part.name} {wording.precise_span(getattr(epoch, part.field))}" for part in PARTS)
     return "\n".join((f"epoch {epoch.number:,}: {wording.count(epoch.records, 'record')}", *times))
 
@@ -223,8 +223,8 @@ def _end(document: Mapping[str, Any], called: Mapping[str, str]) -> EndView:
 
 def _field(document: Mapping[str, Any]) -> FieldView:
     origins = document.get("origins")
-    told = None if origins is None else tuple(map(_origin, origins))
-    return FieldView(document["name"], document["type"], told)
+    sources = None if origins is None else tuple(map(_origin, origins))
+    return FieldView(document["name"], document["type"], sources)
 
 
 def _origin(document: Mapping[str, Any]) -> OriginView:

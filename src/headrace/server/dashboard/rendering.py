@@ -238,7 +238,7 @@ def statuses(job: JobView) -> list[dict[str, Any]]:
     ]
 
 
-def _shown(value: Any) -> Any:
+def _without_secrets(value: Any) -> Any:
     """A value as pages show it: texts without secrets; what is markup already consists of such."""
     return without_secrets(value) if value.__class__ is str else value
 
@@ -247,7 +247,7 @@ _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("headrace.server.dashboard"),
     autoescape=True,
     undefined=StrictUndefined,
-    finalize=_shown,
+    finalize=_without_secrets,
     trim_blocks=True,
     lstrip_blocks=True,
 )
@@ -307,7 +307,7 @@ def job_context(job: JobView, lineage: Mapping[str, Any] | None, logs: Sequence[
         "timeline": Markup(timeline_svg(job)),
         "rows_of_epochs": rows_of_epochs(job),
         "shares": shares,
-        "shares_told": ", ".join(
+        "shares_text": ", ".join(
             f"{part.name} {percent(s)}" for part, s in zip(PARTS, shares, strict=True) if s >= 0.005
         ),
         "changes": list(changes(job)),

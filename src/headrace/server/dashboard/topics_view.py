@@ -13,7 +13,7 @@ from headrace.server.dashboard.job_view import JobView
 from headrace.server.jobs import ServedJob
 from headrace.server.topics import GroupInfo, JobTopics, TopicInfo, TopicsInfo
 
-_ASKED_AT_ONCE: Final = 8
+_REQUESTS_AT_ONCE: Final = 8
 
 _FOR_EVER: Final = "-1"
 
@@ -98,8 +98,8 @@ class TopicsView:
 def topics_view(jobs: Sequence[tuple[ServedJob, JobView]]) -> TopicsView:
     """Ask all jobs that run."""
     running = [(served, view) for served, view in jobs if not view.is_over]
-    with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="headrace-topics-page") as pool:
-        answers = list(pool.map(lambda each: _asked(each[0]), running))
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="headrace-topics-page") as pool:
+        answers = list(pool.map(lambda each: _topics_of(each[0]), running))
     places: dict[tuple[str, str], PlaceView] = {}
     silent = []
     for (served, view), answer in zip(running, answers, strict=True):
@@ -114,7 +114,7 @@ def topics_view(jobs: Sequence[tuple[ServedJob, JobView]]) -> TopicsView:
     return TopicsView(tuple(places.values()), tuple(silent), len(running))
 
 
-def _asked(job: ServedJob) -> JobTopics | str:
+def _topics_of(job: ServedJob) -> JobTopics | str:
     try:
         return job.topics()
     except HeadraceError as error:

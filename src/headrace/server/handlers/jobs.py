@@ -192,15 +192,15 @@ def applications(request: RestRequest) -> Applications:
 def application(request: RestRequest) -> ApplicationDetails:
     """Return a job as an application."""
     job, now = request.service.jobs.get(request.parameters["applicationid"]).snapshot(), now_millis()
-    told = _application(job, now)
+    found = _application(job, now)
     names = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELED", "FINISHED")
     return ApplicationDetails(
-        id=told.id,
-        name=told.name,
-        status=told.status,
-        start_time=told.start_time,
-        end_time=told.end_time,
-        duration=told.duration,
+        id=found.id,
+        name=found.name,
+        status=found.status,
+        start_time=found.start_time,
+        end_time=found.end_time,
+        duration=found.duration,
         timestamps={name: _reached(job, JobStatus[name]) for name in names} | {"CANCELING": 0},
         jobs=[_line(job, now)],
     )
@@ -224,7 +224,7 @@ def exceptions(request: RestRequest) -> JobExceptions:
     job, most, labels = served.snapshot(), request.number("maxExceptions", _MOST_EXCEPTIONS), _labels(request)
     chosen = [failure for failure in reversed(job.failures) if labels.items() <= failure.labels.items()]
     return JobExceptions(
-        ExceptionHistory([_told(each, job, served.place) for each in chosen[:most]], len(chosen) > most)
+        ExceptionHistory([_exception_info(each, job, served.place) for each in chosen[:most]], len(chosen) > most)
     )
 
 
@@ -238,7 +238,7 @@ def application_exceptions(request: RestRequest) -> ApplicationExceptions:
     return ApplicationExceptions(ApplicationExceptionHistory(entries))
 
 
-def _told(failure: JobFailure, job: JobSnapshot, place: Mapping[str, str]) -> ExceptionInfo:
+def _exception_info(failure: JobFailure, job: JobSnapshot, place: Mapping[str, str]) -> ExceptionInfo:
     origin = failure.origin
     return ExceptionInfo(
         exception_name=failure.error,

@@ -29,13 +29,13 @@ _AGGREGATIONS: Final[Mapping[str, Callable[[list[float]], float]]] = {
 
 def job_metrics(request: RestRequest) -> list[MetricInfo]:
     """Metrics of a job as a whole."""
-    return _told(request, request.job().measured().of_job())
+    return _metric_infos(request, request.job().measured().of_job())
 
 
 def driver_metrics(request: RestRequest) -> list[MetricInfo]:
     """Metrics of the process that jobs run in."""
     running = [job.measured().of_driver().get("numRunningJobs") for job in request.service.jobs.all()]
-    return _told(request, {"numRunningJobs": sum(each for each in running if isinstance(each, int))})
+    return _metric_infos(request, {"numRunningJobs": sum(each for each in running if isinstance(each, int))})
 
 
 def all_jobs_metrics(request: RestRequest) -> list[AggregatedMetric | MetricInfo]:
@@ -49,13 +49,15 @@ def vertex_metrics(request: RestRequest) -> list[MetricInfo]:
     """Metrics of a vertex, with the number of the subtask before their names."""
     by_subtask = _of_vertex(request, _vertex(request))
     named = {f"{subtask}.{name}": value for subtask, found in by_subtask.items() for name, value in found.items()}
-    return _told(request, named)
+    return _metric_infos(request, named)
 
 
 def subtask_metrics(request: RestRequest) -> list[MetricInfo]:
     """Metrics of one subtask."""
     vertex = _vertex(request)
-    return _told(request, _of_vertex(request, vertex).get(subtask_of(vertex, request.parameters["subtaskindex"]), {}))
+    return _metric_infos(
+        request, _of_vertex(request, vertex).get(subtask_of(vertex, request.parameters["subtaskindex"]), {})
+    )
 
 
 def all_subtasks_metrics(request: RestRequest) -> list[AggregatedMetric | MetricInfo]:
@@ -90,7 +92,7 @@ def _of_vertex(request: RestRequest, vertex: JobVertex) -> dict[int, dict[str, M
     }
 
 
-def _told(request: RestRequest, found: Mapping[str, MetricValue]) -> list[MetricInfo]:
+def _metric_infos(request: RestRequest, found: Mapping[str, MetricValue]) -> list[MetricInfo]:
     wanted = request.names("get")
     if not wanted:
         return [MetricInfo(name, None) for name in found]
@@ -116,8 +118,8 @@ def _aggregated(
 
 
 def _come_to(name: str, values: list[float], chosen: list[str]) -> AggregatedMetric:
-    told = {each: float(_AGGREGATIONS[each](values)) if each in chosen else None for each in _AGGREGATIONS}
-    return AggregatedMetric(id=name, **told)
+    aggregated = {each: float(_AGGREGATIONS[each](values)) if each in chosen else None for each in _AGGREGATIONS}
+    return AggregatedMetric(id=name, **aggregated)
 
 
 def _subtasks(names: list[str]) -> set[int]:

@@ -78,10 +78,10 @@ def programs(request: RestRequest) -> JarList:
     if dispatcher is None:
         return JarList("", ())
     dispatcher.check_leads()
-    return JarList(request.service.address, [_told(each) for each in dispatcher.programs.all()])
+    return JarList(request.service.address, [_jar_file(each) for each in dispatcher.programs.all()])
 
 
-def _told(program: Program) -> JarFile:
+def _jar_file(program: Program) -> JarFile:
     entry = "main.py" if program.name.endswith(".zip") else program.name
     return JarFile(program.id, program.name, program.uploaded, [JarEntry(entry, None)])
 
@@ -111,7 +111,7 @@ def plan(request: RestRequest) -> JobPlanInfo:
     return plan_info(dispatcher.plan(_wanted(request)), "0" * 32)
 
 
-def plan_as_asked(request: RestRequest) -> JobPlanInfo:
+def plan_by_post(request: RestRequest) -> JobPlanInfo:
     """Return the same; the body says how the program would be run."""
     return plan(request)
 

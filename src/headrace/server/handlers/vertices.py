@@ -335,8 +335,8 @@ def _aggregated(each: Sequence[IOMetricsInfo], job: JobSnapshot, now: int) -> Ag
 def _spread(numbers: Sequence[int]) -> dict[str, int]:
     found = sorted(numbers) or [0]
     parts = {"median": 50, "p25": 25, "p75": 75, "p95": 95}
-    told = {"min": found[0], "max": found[-1], "avg": sum(found) // len(found), "sum": sum(found)}
-    return told | {name: int(percentile(found, part)) for name, part in parts.items()}
+    statistics = {"min": found[0], "max": found[-1], "avg": sum(found) // len(found), "sum": sum(found)}
+    return statistics | {name: int(percentile(found, part)) for name, part in parts.items()}
 
 
 def _own_counters(job: JobSnapshot) -> dict[str, int]:

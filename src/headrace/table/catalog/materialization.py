@@ -92,18 +92,18 @@ class Freshness:
         again is scheduled again; but a day begins once.
         """
         found, step = moment.astimezone(UTC), min(timedelta(milliseconds=self.unit.value), _QUARTER)
-        found -= (_shown(found, zone) - _ZERO) % step
+        found -= (_local_time(found, zone) - _ZERO) % step
         while True:
             before, found = found, found + step
-            if self._is_scheduled(_shown(before, zone), _shown(found, zone)):
+            if self._is_scheduled(_local_time(before, zone), _local_time(found, zone)):
                 return found
 
     def last_until(self, moment: datetime, zone: str) -> datetime:
         """The time of the last scheduled refresh up to a moment; see :meth:`next_after`."""
         step = min(timedelta(milliseconds=self.unit.value), _QUARTER)
         found = moment.astimezone(UTC)
-        found -= (_shown(found, zone) - _ZERO) % step
-        while not self._is_scheduled(_shown(found - step, zone), _shown(found, zone)):
+        found -= (_local_time(found, zone) - _ZERO) % step
+        while not self._is_scheduled(_local_time(found - step, zone), _local_time(found, zone)):
             found -= step
         return found
 
@@ -123,7 +123,7 @@ class Freshness:
         return f"INTERVAL '{self.amount}' {self.unit.name}"
 
 
-def _shown(moment: datetime, zone: str) -> datetime:
+def _local_time(moment: datetime, zone: str) -> datetime:
     """What a clock of a zone shows."""
     return moment.astimezone(zone_of(zone)).replace(tzinfo=None)
 

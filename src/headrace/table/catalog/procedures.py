@@ -45,11 +45,11 @@ class Procedure:
     @property
     def usage(self) -> str:
         """How it is called: ``compact(table STRING, size BIGINT DEFAULT 1)``."""
-        shown = ", ".join(map(_shown, self.parameters))
+        shown = ", ".join(map(_parameter_text, self.parameters))
         return f"{self.name}({shown})"
 
 
-def _shown(parameter: Parameter) -> str:
+def _parameter_text(parameter: Parameter) -> str:
     text = f"{parameter.name} {parameter.type.as_nullable()}"
     return f"[{text}]" if parameter.is_optional else text
 

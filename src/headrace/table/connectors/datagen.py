@@ -23,7 +23,7 @@ from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.source import Source
 from headrace.formats.statistics import Statistics
-from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, naming_table
 from headrace.table.connectors.table_source import StartPosition, TableSource
 
 _LONG: Final = integer(-(2**63), 2**63 - 1)
@@ -57,7 +57,7 @@ class GeneratedTables(TableConnector):
     other_options = MappingProxyType({"scan.parallelism": ALL_TASKS})
 
     def create_source(self, context: TableContext) -> TableSource:
-        with told_of(context):
+        with naming_table(context):
             own = {key: value for key, value in context.options.items() if not key.startswith(_FIELDS)}
             options = self.options_of(context, own)
             fields = self._fields(context)
@@ -84,8 +84,8 @@ class GeneratedTables(TableConnector):
 
     def _unknown(self, key: str, known: Mapping[str, object]) -> None:
         close = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
-        told = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {_FIELDS}<column>.<option>"
-        raise ConfigurationError(f"{self} has no option {key!r}: {told}")
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {_FIELDS}<column>.<option>"
+        raise ConfigurationError(f"{self} has no option {key!r}: {hint}")
 
 
 def _columns(context: TableContext) -> Sequence[tuple[str, LogicalType]]:
@@ -327,12 +327,12 @@ def _random(name: str, kind: LogicalType, options: Configuration) -> Maker:
 
 def _length(name: str, kind: AtomicType, options: Configuration) -> int:
     """The length of strings: that of the type for CHAR and BINARY, else the option, up to the length of the type."""
-    asked = options.get(LENGTH)
+    length = options.get(LENGTH)
     most = kind.size or _USUAL_LENGTH
     if kind.root in (TypeRoot.CHAR, TypeRoot.BINARY):
-        if asked is not None and asked != most:
+        if length is not None and length != most:
             raise ConfigurationError(f"column {name!r} of type {kind} has that length: leave 'length' out")
         return most
-    if asked is not None and asked > most:
-        raise ConfigurationError(f"column {name!r} of type {kind} holds no {asked} characters")
-    return min(most, _USUAL_LENGTH) if asked is None else asked
+    if length is not None and length > most:
+        raise ConfigurationError(f"column {name!r} of type {kind} holds no {length} characters")
+    return min(most, _USUAL_LENGTH) if length is None else length

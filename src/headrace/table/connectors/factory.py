@@ -119,12 +119,12 @@ class TableConnector(Plugin):
         Raises:
             ConfigurationError: when one is unknown or missing, or its value cannot be read.
         """
-        with told_of(context):
+        with naming_table(context):
             return self.read_options(context.options if given is None else given)
 
 
 @contextmanager
-def told_of(context: TableContext) -> Iterator[None]:
+def naming_table(context: TableContext) -> Iterator[None]:
     """Add the name of the table to errors about options."""
     try:
         yield

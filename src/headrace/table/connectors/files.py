@@ -34,7 +34,7 @@ from headrace.formats.statistics import ColumnStatistics, Statistics
 from headrace.operators.lookup.table_readers import SourceTable
 from headrace.storage.files import InputFile
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, naming_table
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.partitions import COMMIT_OPTIONS, PathFilter, partition_commit, partitions_below, pattern
 from headrace.table.connectors.picked_columns import PartitionOfPath, Pick, PickedColumns
@@ -158,7 +158,7 @@ class FileSystemTables(TableConnector):
         return FileTableSink(context, *self._read(context))
 
     def _read(self, context: TableContext) -> tuple[BoundFormat, Configuration]:
-        with told_of(context):
+        with naming_table(context):
             formats, rest = formats_in(context.options, (FORMAT.key,))
             options = self.options_of(context, rest)
             if not options.get(PATH).strip():
@@ -206,8 +206,8 @@ class FileTableSource(TableSource):
 
     @property
     def statistics(self) -> Statistics | None:
-        is_asked = self.context.takes_statistics and self.options.get(REPORT_STATISTICS) == "ALL"
-        return self._statistics if is_asked and self.is_bounded else None
+        reports = self.context.takes_statistics and self.options.get(REPORT_STATISTICS) == "ALL"
+        return self._statistics if reports and self.is_bounded else None
 
     @property
     def _stored(self) -> list[str]:
@@ -231,7 +231,7 @@ class FileTableSource(TableSource):
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         partitions = self.context.partition_keys
         stored = self._stored
-        with told_of(self.context):
+        with naming_table(self.context):
             inner = self._files(stored, dict.fromkeys((*metadata, *(["file.path"] if partitions else []))))
         places: dict[str, int] = {name: place for place, name in enumerate((*stored, *dict.fromkeys(metadata)))}
         path = len(stored) + list(dict.fromkeys((*metadata, "file.path"))).index("file.path")
@@ -255,7 +255,7 @@ class FileTableSource(TableSource):
     can_look_up = True
 
     def create_lookup(self, keys: Sequence[str]) -> TableLookup:
-        with told_of(self.context):
+        with naming_table(self.context):
             refuse_partial(self.options, "a table of files")
             options = Configuration(self.options)
             options.remove_config(MONITOR_INTERVAL.key)
@@ -325,7 +325,7 @@ class FileTableSink(TableSink):
     def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
         partitions = self.context.partition_keys
         stored = [name for name in self.context.columns.names if name not in partitions]
-        with told_of(self.context):
+        with naming_table(self.context):
             kind = self.context.type_of(stored)
             writer = self.format.file_writer(kind)
             if partitions:

@@ -28,7 +28,7 @@ from headrace.connectors.sink import Sink
 from headrace.connectors.source import Source
 from headrace.operators.lookup.readers import DatabaseReader
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import TableConnector, TableContext, naming_table
 from headrace.table.connectors.lookups import (
     CONNECTIONS,
     KEYS_PER_QUERY,
@@ -51,7 +51,7 @@ class JdbcTables(TableConnector):
 
     def create_source(self, context: TableContext) -> TableSource:
         options = self.options_of(context)
-        with told_of(context):
+        with naming_table(context):
             server_of_url(options)
             ScanParts.of(options)
         return JdbcTableSource(context, options)
@@ -71,7 +71,7 @@ class JdbcTableSource(LookupTable):
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         context, options, kind = self.context, self.options, self.context.record_type
         assert isinstance(kind, RowTypeInfo)
-        with told_of(context):
+        with naming_table(context):
             schema, _, name = options.get(TABLE).rpartition(".")
             columns = dict(zip(kind.field_names, (each.logical_type for each in kind.types), strict=True))
             table = ScannedTable(
@@ -89,7 +89,7 @@ class JdbcTableSource(LookupTable):
         return f"jdbc({self.options.get(TABLE)})"
 
     def create_lookup(self, keys: Sequence[str]) -> TableLookup:
-        with told_of(self.context):
+        with naming_table(self.context):
             options, kind = self.options, self.context.record_type
             assert isinstance(kind, RowTypeInfo)
             table = quoted(*options.get(TABLE).split("."))
@@ -134,5 +134,5 @@ class JdbcTableSink(TableSink):
     def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
         others = {option.key for option in (PARALLELISM, *SCAN_OPTIONS, *LOOKUP_OPTIONS)}
         own = {key: value for key, value in self.context.options.items() if key not in others}
-        with told_of(self.context):
+        with naming_table(self.context):
             return PostgresSink(own, primary_key=self.context.primary_key)

@@ -20,7 +20,7 @@ from headrace.common.types import Row
 from headrace.connectors.source import Source
 from headrace.operators.lookup.readers import Found, LookupFunctionReader, LookupReader
 from headrace.operators.lookup.table_readers import TableReader
-from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import TableConnector, TableContext, naming_table
 from headrace.table.connectors.table_lookup import (
     ASYNC,
     CACHE,
@@ -69,7 +69,7 @@ class FunctionTables(TableConnector):
     optional_options = (ASYNC, MAX_RETRIES, CACHE, *PARTIAL_OPTIONS)
 
     def create_source(self, context: TableContext) -> TableSource:
-        with told_of(context):
+        with naming_table(context):
             options = self.options_of(context)
             if not context.primary_key:
                 raise ConfigurationError(
@@ -91,7 +91,7 @@ class FunctionLookupTable(LookupTable):
         from headrace.datastream.lookup import Lookup
 
         own, options = self.context.primary_key, self.options
-        with told_of(self.context):
+        with naming_table(self.context):
             if missing := [name for name in own if name not in keys]:
                 raise ConfigurationError(
                     f"the function is called with the primary key ({', '.join(own)}): compare {missing[0]} with a "
@@ -102,7 +102,7 @@ class FunctionLookupTable(LookupTable):
             reader = RowsOfFunction(function, self.context.record_type)
             is_async = options.get(ASYNC)
             if is_async is None:
-                is_async = inspect.iscoroutinefunction(reader.asked)
+                is_async = inspect.iscoroutinefunction(reader.called)
             return TableLookup(reader, own, cache_of(options), is_async=is_async, max_retries=options.get(MAX_RETRIES))
 
 
@@ -154,7 +154,7 @@ class DatabaseTable(LookupTable):
 
         options, kind = self.options, self.context.record_type
         assert isinstance(kind, RowTypeInfo)
-        with told_of(self.context):
+        with naming_table(self.context):
             connect, table = imported(options.get(CONNECT)), options.get(TABLE)
             found = Lookup.table(
                 connect,

@@ -24,7 +24,7 @@ from headrace.connectors.postgres.source import (
 )
 from headrace.connectors.source import Source
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, naming_table
 from headrace.table.connectors.table_source import StartPosition, TableSource
 
 
@@ -37,7 +37,7 @@ class PostgresCdcTables(TableConnector):
 
     def create_source(self, context: TableContext) -> TableSource:
         options = self.options_of(context)
-        with told_of(context):
+        with naming_table(context):
             if options.get(CHANGELOG) == "upsert" and not context.primary_key:
                 raise ConfigurationError("'changelog-mode' = 'upsert' needs a PRIMARY KEY ... NOT ENFORCED")
             table = PostgresCdcTable(context, options)
@@ -78,7 +78,7 @@ class PostgresCdcTable(TableSource):
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         context = self.context
-        with told_of(context):
+        with naming_table(context):
             return PostgresSource(
                 context.options, context.record_type, primary_key=context.primary_key, metadata=metadata
             )

@@ -17,7 +17,7 @@ from headrace.common.typeinfo import CompositeTypeInfo
 from headrace.connectors.source import Source
 from headrace.formats.statistics import Statistics
 from headrace.operators.lookup.table_readers import StaticTable
-from headrace.table.connectors.factory import TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import TableConnector, TableContext, naming_table
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_lookup import CACHE, TableLookup, refuse_partial
 from headrace.table.connectors.table_source import TableSource
@@ -35,7 +35,7 @@ class SparkTables(TableConnector):
     optional_options = (TABLE, PATH, FORMAT, CACHE)
 
     def create_source(self, context: TableContext) -> TableSource:
-        with told_of(context):
+        with naming_table(context):
             own = {key: value for key, value in context.options.items() if not key.startswith(_OPTION)}
             options = self.options_of(context, own)
             if bool(options.get(TABLE)) == bool(options.get(PATH)):
@@ -59,7 +59,7 @@ class SparkTable(TableSource):
 
     @cached_property
     def _statistics(self) -> Statistics | None:
-        with told_of(self.context):
+        with naming_table(self.context):
             dataframe = self._dataframe()
             from headrace.runtime.spark.dataframe import statistics_of
 
@@ -70,7 +70,7 @@ class SparkTable(TableSource):
         return self._statistics if self.context.takes_statistics else None
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
-        with told_of(self.context):
+        with naming_table(self.context):
             dataframe = self._dataframe()
             from headrace.runtime.spark.dataframe import DataFrameSource
 
@@ -86,7 +86,7 @@ class SparkTable(TableSource):
         return read_table(self.options.get(TABLE), self.options.get(PATH), self.options.get(FORMAT), extra)
 
     def create_lookup(self, keys: Sequence[str]) -> TableLookup:
-        with told_of(self.context):
+        with naming_table(self.context):
             refuse_partial(self.options, "a table of Spark")
             rows, known = self._dataframe().toArrow(), self.context.record_type
             names = self.context.columns.names

@@ -31,7 +31,7 @@ from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Source
 from headrace.connectors.topic_builders import TopicSinkBuilder, TopicSourceBuilder
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, told_of
+from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, naming_table
 from headrace.table.connectors.formats import BoundFormat, formats_in
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
@@ -195,7 +195,7 @@ class TopicTables(TableConnector):
         return TopicTableSink(self, table)
 
     def _table(self, context: TableContext) -> TopicTable:
-        with told_of(context):
+        with naming_table(context):
             formats, rest = formats_in(context.options, _FORMATS)
             options = self.options_of(context, self.own(rest))
             self._check(context, options, formats)
@@ -256,7 +256,7 @@ class TopicTableSource(TableSource):
 
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         table = self.table
-        with told_of(table.context):
+        with naming_table(table.context):
             builder = self.connector.source_builder(table)
             if table.topics:
                 builder.set_topics(*table.topics)
@@ -328,7 +328,7 @@ class TopicTableSink(TableSink):
 
     def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
         table = self.table
-        with told_of(table.context):
+        with naming_table(table.context):
             builder = self.connector.sink_builder(table)
             builder.set_record_serializer(self._schema(metadata))
             if table.options.contains_key(GUARANTEE.key):

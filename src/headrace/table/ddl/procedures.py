@@ -129,8 +129,8 @@ class _Arguments:
         return value
 
     def _error(self, reason: str) -> Exception:
-        told = f"procedure '{self._procedure.name}': {reason}"
-        return self._context.error(self._node, told, f"It is called as {self._procedure.usage}.")
+        message = f"procedure '{self._procedure.name}': {reason}"
+        return self._context.error(self._node, message, f"It is called as {self._procedure.usage}.")
 
 
 def procedure_names(context: BindContext, node: Show) -> list[str]:

@@ -260,8 +260,8 @@ def _described(found: TableLike, shown: list[Column]) -> StatementResult:
         keys = f"PRI({', '.join(key.columns)})" if key is not None and column.name in key.columns else None
         rule = watermark.expression if watermark is not None and watermark.column == column.name else None
         kind = column.as_field.type.as_nullable()
-        shown_type = str(kind) if column.time is None else f"{kind} {column.time.value}"
-        row = (column.name, shown_type, column.type.nullable, keys, text.extras(column), rule)
+        type_text = str(kind) if column.time is None else f"{kind} {column.time.value}"
+        row = (column.name, type_text, column.type.nullable, keys, text.extras(column), rule)
         rows.append((*row, column.comment) if has_comments else row)
     names = (*_COLUMNS, "comment") if has_comments else _COLUMNS
     return columns(names, rows, ("null",))

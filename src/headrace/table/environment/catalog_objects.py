@@ -81,13 +81,13 @@ class CatalogObjectMethods:
 
     def list_functions(self) -> list[str]:
         """The names of all functions."""
-        return self._shown("FUNCTIONS")
+        return self._list("FUNCTIONS")
 
     def list_user_defined_functions(self) -> list[str]:
         """The names of user-defined functions."""
-        return self._shown("USER FUNCTIONS")
+        return self._list("USER FUNCTIONS")
 
-    def _shown(self, what: str) -> list[str]:
+    def _list(self, what: str) -> list[str]:
         with self.execute_sql(f"SHOW {what}").collect() as rows:
             return [row[0] for row in rows]
 

@@ -158,7 +158,7 @@ class ContinuousRefresh:
         if client is not None:
             return client.stop_with_savepoint(False, _absolute(target)).result()
         wanted = JobRequest(_absolute(target), stops=True, needs_savepoint=True)
-        return self._asked(handler, wanted)
+        return self._requested(handler, wanted)
 
     def cancel(self, handler: RefreshHandler) -> None:
         """Cancel the job, if it runs.
@@ -172,7 +172,7 @@ class ContinuousRefresh:
         elif client is not None:
             client.cancel().result()
         elif self._is_elsewhere(handler):
-            self._asked(handler, JobRequest("", cancels=True))
+            self._requested(handler, JobRequest("", cancels=True))
 
     def remove_checkpoints(self, handler: RefreshHandler) -> None:
         """Remove the checkpoint directories of the jobs, which were those of this table alone; none runs any more."""
@@ -193,7 +193,7 @@ class ContinuousRefresh:
     def _dispatcher(self, handler: RefreshHandler) -> StatementDispatcher:
         return StatementDispatcher(handler.dispatcher, self.tables)
 
-    def _asked(self, handler: RefreshHandler, wanted: JobRequest) -> str:
+    def _requested(self, handler: RefreshHandler, wanted: JobRequest) -> str:
         if not self._is_elsewhere(handler):
             raise JobNotFoundError(f"the job of materialized table {self.path} does not run")
         answer = ask(

@@ -47,7 +47,7 @@ class DispatcherSchedules:
         )
         self._store = FileCatalogStore(place)
         self._taken: set[ObjectPath] = set()
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-schedules", daemon=True)
 
@@ -59,12 +59,12 @@ class DispatcherSchedules:
         """Refresh nothing any more; a refresh that runs is a job, which is seen to as others."""
         self._ends.set()
         self._thread.join(_JOIN_SECONDS)
-        self._tables.materialized.let_go(list(self._taken))
+        self._tables.materialized.hand_over(list(self._taken))
 
     def look(self) -> None:
         """Adopt the schedules that nobody keeps, while the dispatcher leads; else give up all of them."""
         if not self._leads():
-            self._tables.materialized.let_go(list(self._taken))
+            self._tables.materialized.hand_over(list(self._taken))
             self._taken.clear()
             return
         renew_catalogs(self._tables.catalogs, self._store)
@@ -92,9 +92,9 @@ class DispatcherSchedules:
 
     def _tell(self, what: str, error: Exception) -> None:
         """Log what does not work, once and not at every look."""
-        if self._told.get(what) != str(error):
+        if self._reported.get(what) != str(error):
             logger.warning("%s: %s", what, error)
-        self._told[what] = str(error)
+        self._reported[what] = str(error)
 
 
 def _is_scheduled(table: object) -> TypeGuard[CatalogTable]:

@@ -221,7 +221,7 @@ class MaterializedTables:
             self._put(path, _handled(table, taken))
             self._schedule.put(path, freshness, self._tables.with_settings(dict(handler.settings)), refreshed)
 
-    def let_go(self, paths: Iterable[ObjectPath]) -> None:
+    def hand_over(self, paths: Iterable[ObjectPath]) -> None:
         """Refresh tables no more, which somebody else does from now on."""
         for path in paths:
             self._schedule.remove(path)

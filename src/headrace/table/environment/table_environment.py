@@ -365,19 +365,19 @@ class TableEnvironment(CatalogObjectMethods):
 
     def list_catalogs(self) -> list[str]:
         """The names of all catalogs."""
-        return self._shown("CATALOGS")
+        return self._list("CATALOGS")
 
     def list_databases(self) -> list[str]:
         """The names of the databases of the current catalog."""
-        return self._shown("DATABASES")
+        return self._list("DATABASES")
 
     def list_tables(self) -> list[str]:
         """The names of the tables and views of the current database."""
-        return self._shown("TABLES")
+        return self._list("TABLES")
 
     def list_materialized_tables(self) -> list[str]:
         """The names of the materialized tables of the current database."""
-        return self._shown("MATERIALIZED TABLES")
+        return self._list("MATERIALIZED TABLES")
 
     def keep_refreshing(self) -> None:
         """Wait while this program refreshes materialized tables.
@@ -391,7 +391,7 @@ class TableEnvironment(CatalogObjectMethods):
 
     def list_views(self) -> list[str]:
         """The names of the views of the current database."""
-        return self._shown("VIEWS")
+        return self._list("VIEWS")
 
     def list_temporary_tables(self) -> list[str]:
         """The names of the temporary tables and views of the current database."""

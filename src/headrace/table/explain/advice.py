@@ -140,8 +140,8 @@ def _two_phases(plan: AnalyzedPlan) -> Iterator[Advice]:
         wanted.append(f"'{MINI_BATCH_LATENCY.key}' to a positive long value")
     if settings.get(MINI_BATCH_SIZE) <= 0:
         wanted.append(f"'{MINI_BATCH_SIZE.key}' to a positive long value")
-    told = "You might want to enable local-global two-phase optimization by configuring"
-    yield Advice(f"{told} ({', '.join(wanted)}).", groups)
+    text = "You might want to enable local-global two-phase optimization by configuring"
+    yield Advice(f"{text} ({', '.join(wanted)}).", groups)
 
 
 def _non_deterministic_updates(plan: AnalyzedPlan) -> Iterator[Advice]:
@@ -156,12 +156,12 @@ def _non_deterministic_updates(plan: AnalyzedPlan) -> Iterator[Advice]:
             yield Advice(str(error), is_warning=True)
             continue
         if resolved is not root:
-            told = (
+            text = (
                 f"You might want to enable upsert materialization for look up join operator by configuring ('{key}' to "
                 "'TRY_RESOLVE') to resolve the correctness issue caused by 'Non-Deterministic Updates' (NDU) in a "
                 "changelog pipeline."
             )
-            yield Advice(told, is_warning=True)
+            yield Advice(text, is_warning=True)
 
 
 # --- headrace's ------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def opened_model(call: ModelCall) -> Model:
         ConfigurationError: when an option of the model or of the call is wrong.
         InvalidProgramError: when there is no such model.
     """
-    with _told_of(call):
+    with _naming_model(call):
         config = config_of(call)
         options = dict(call.options) | {key: value for key, value in call.config if key not in CALL_OPTIONS}
         if PROVIDER.key not in options:
@@ -116,7 +116,7 @@ def opened_model(call: ModelCall) -> Model:
 
 
 @contextmanager
-def _told_of(call: ModelCall) -> Iterator[None]:
+def _naming_model(call: ModelCall) -> Iterator[None]:
     """Add the name of the model to errors."""
     try:
         yield

@@ -86,7 +86,7 @@ class PythonModel(Model):
     rows_per_call: int | None
 
     @property
-    def asked(self) -> Any:
+    def called(self) -> Any:
         return getattr(self.made_of, "predict", self.made_of) if isinstance(self.made_of, type) else self.made_of
 
     def create_predictor(self) -> Predictor:

@@ -26,22 +26,22 @@ class RecordingParser(StatementParser):
     since parsing depends on the text alone, and its error lists what was expected.
     """
 
-    __slots__ = ("_asked", "_asked_at")
+    __slots__ = ("_tested", "_tested_at")
 
     def __init__(self, source: SqlSource) -> None:
-        self._asked: dict[str, None] = {}
-        self._asked_at = -1
+        self._tested: dict[str, None] = {}
+        self._tested_at = -1
         super().__init__(source)
 
     def note(self, kind: str) -> None:
         start = self.start
-        if start != self._asked_at:
-            self._asked_at = start
-            self._asked = {}
-        self._asked[kind] = None
+        if start != self._tested_at:
+            self._tested_at = start
+            self._tested = {}
+        self._tested[kind] = None
 
     def expected(self) -> Collection[str]:
-        return self._asked if self.start == self._asked_at else ()
+        return self._tested if self.start == self._tested_at else ()
 
     def at(self, kind: str) -> bool:
         self.note(kind)

@@ -308,9 +308,9 @@ def _broadcast_join(
         if not can_be_computed(node) or not costs.fits(relation):
             continue
         cost = costs.of_broadcasting(relation)
-        is_asked = hints.get("BROADCAST") == ("LEFT" if builds_left else "RIGHT")
-        if is_asked or cost <= most:
-            found.append((not is_asked, cost, builds_left))
+        is_requested = hints.get("BROADCAST") == ("LEFT" if builds_left else "RIGHT")
+        if is_requested or cost <= most:
+            found.append((not is_requested, cost, builds_left))
     if not found:
         return None
     *_, builds_left = min(found)
@@ -332,8 +332,8 @@ def _filters(
 ) -> tuple[_KeyFilter | None, _KeyFilter | None]:
     """The filters of both inputs of a join, which keep rows whose keys the other one may have; None for none."""
     keys = JoinKeys.of(join.condition, len(left.schema))
-    is_asked = context.settings.get(RUNTIME_FILTER) is not False
-    if not is_asked or not keys.left or not _have_plain_keys(keys, left, right):
+    is_requested = context.settings.get(RUNTIME_FILTER) is not False
+    if not is_requested or not keys.left or not _have_plain_keys(keys, left, right):
         return None, None
     of_left = of_right = None
     if join.kind not in (JoinKind.RIGHT, JoinKind.FULL):

@@ -220,8 +220,8 @@ def _check_metadata(
     """Refuse metadata that a connector does not have, or whose type does not fit the column."""
     for read in reads:
         if read.key not in known:
-            told = alike(read.key, known) or f": there are {', '.join(known)}" if known else ", nor any other"
-            raise TableDefinitionError(f"table {table.name}: its connector {verb} no metadata {read.key!r}{told}")
+            hint = alike(read.key, known) or f": there are {', '.join(known)}" if known else ", nor any other"
+            raise TableDefinitionError(f"table {table.name}: its connector {verb} no metadata {read.key!r}{hint}")
         column, kind = columns[read.index], known[read.key]
         source, target = (kind, column.type) if verb == "reads" else (column.type, kind)
         if not is_castable(source, target):

@@ -132,7 +132,7 @@ def _joined(
     if isinstance(right, logical.Unnest) and len(right.operands) == 1:
         collection = _of_row(right.operands[0], correlate.correlation)
         node = Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
-        return _shown(node, correlate.correlation) if is_shown else node
+        return _with_flink_names(node, correlate.correlation) if is_shown else node
     if isinstance(right, logical.TableFunctionScan):
         call = _of_row(_call_of(right), correlate.correlation)
         return Correlate(left, call, right.columns, keeps_empty=keeps_empty)
@@ -155,7 +155,7 @@ def _joined(
     raise PlanningError(f"a lateral join with {type(right).__name__} cannot be executed yet")
 
 
-def _shown(node: Correlate, correlation: str) -> PhysicalNode:
+def _with_flink_names(node: Correlate, correlation: str) -> PhysicalNode:
     """The rows as plans show them: Flink gives the columns of elements names of its own."""
     elements = [f"f{at}" for at in range(len(node.columns))]
     if node.with_ordinality:
@@ -201,7 +201,7 @@ def _unnest(unnest: logical.Unnest, context: ConversionContext) -> PhysicalNode:
     operand, columns = unnest.operands[0], unnest.columns
     if context.is_shown:
         nothing = ValuesScan(((),), Schema(()))
-        return _shown(Correlate(nothing, operand, columns, unnest.with_ordinality), "")
+        return _with_flink_names(Correlate(nothing, operand, columns, unnest.with_ordinality), "")
     return _of_one_row(operand, columns, with_ordinality=unnest.with_ordinality)
 
 

@@ -125,8 +125,8 @@ _BIGINT: Final = BIGINT.not_null()
 
 def _known_aggregate(aggregate: LogicalAggregate, context: ConversionContext) -> ValuesScan | None:
     """The row of an aggregate over a whole table; None where it has to be computed."""
-    is_asked = context.estimates is not None and context.settings.get(AGGREGATE_PUSHDOWN)
-    if not is_asked or aggregate.group or not aggregate.is_simple:
+    pushes = context.estimates is not None and context.settings.get(AGGREGATE_PUSHDOWN)
+    if not pushes or aggregate.group or not aggregate.is_simple:
         return None
     found = _scanned(aggregate.input, range(len(aggregate.input.schema)))
     if found is None:
@@ -371,7 +371,7 @@ def _with_grouping_sets(
         tuple(call.moved(places) for call in calls),
         (*aggregate.names[: len(group)], "$e", *named),
     )
-    return _shown(aggregate, node, kind)
+    return _with_grouping_columns(aggregate, node, kind)
 
 
 def _number(group: tuple[int, ...], keys: tuple[int, ...]) -> int:
@@ -379,7 +379,7 @@ def _number(group: tuple[int, ...], keys: tuple[int, ...]) -> int:
     return sum(1 << (len(group) - 1 - place) for place, index in enumerate(group) if index not in keys)
 
 
-def _shown(aggregate: LogicalAggregate, node: PhysicalNode, kind: LogicalType) -> PhysicalNode:
+def _with_grouping_columns(aggregate: LogicalAggregate, node: PhysicalNode, kind: LogicalType) -> PhysicalNode:
     """The columns of the aggregate, from a node that has the grouping set's number after the keys."""
     group = aggregate.group
     columns = node.schema

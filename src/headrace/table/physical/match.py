@@ -428,7 +428,11 @@ class Match(PhysicalNode):
         given, clauses = self.input.schema, self.clauses
         values = MatchValues.of(clauses, given, builder.settings)
         before, behind = clauses.columns(given)
-        columns = [*self._shown(before), *(each.expression for each in clauses.measures), *self._shown(behind)]
+        columns = [
+            *self._row_columns(before),
+            *(each.expression for each in clauses.measures),
+            *self._row_columns(behind),
+        ]
         first, *others = clauses.order_by
         spec = MatchSpec(
             automaton=automaton_of(clauses, conditions_of(clauses, given, builder.settings)),
@@ -440,7 +444,7 @@ class Match(PhysicalNode):
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, clauses.partition_by))
 
-    def _shown(self, columns: Sequence[int]) -> list[PatternRef]:
+    def _row_columns(self, columns: Sequence[int]) -> list[PatternRef]:
         """Columns of the rows themselves; in one row for a match those of the partition, which all rows have."""
         made = []
         for index in columns:

@@ -116,12 +116,12 @@ class Planner:
 
     def _estimates_of(self, relation: Relation, context: ConversionContext) -> Estimates | None:
         """The estimates by which joins are put in order; None where they stay as they are written."""
-        asked = self.settings.get(JOIN_REORDER)
-        if not self.is_batch or asked is False:
+        reorders = self.settings.get(JOIN_REORDER)
+        if not self.is_batch or reorders is False:
             return None
         estimates = Estimates(lambda scan: statistics_of(scan, context))
         has_joins = any(isinstance(node, LogicalJoin) for node in relation.walk())
-        return estimates if asked or (has_joins and estimates.are_known(relation)) else None
+        return estimates if reorders or (has_joins and estimates.are_known(relation)) else None
 
     def _with_modes(self, root: PhysicalNode, relation: Relation, *, is_collected: bool) -> PhysicalNode:
         inference = ChangelogInference(DropUpdateBefore, _described)

@@ -317,20 +317,20 @@ def binary(scalar: Scalar) -> Scalar:
 
 def calcite_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the physical plan: casts as ``CAST(x AS BIGINT)``."""
-    return _PhysicalText(names.__getitem__)(_shown(scalar))
+    return _PhysicalText(names.__getitem__)(_as_written(scalar))
 
 
 def batch_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the physical plan of batch mode: without the types of constants."""
-    return _BatchText(names.__getitem__)(_shown(scalar))
+    return _BatchText(names.__getitem__)(_as_written(scalar))
 
 
 def execution_text(scalar: Scalar, names: Sequence[str]) -> str:
     """A scalar in the form of the execution plan."""
-    return _executed(_shown(scalar), names)
+    return _executed(_as_written(scalar), names)
 
 
-def _shown(scalar: Scalar) -> Scalar:
+def _as_written(scalar: Scalar) -> Scalar:
     """A scalar in the form that plans show."""
     return simplified(scalar.transform(_with_numbers_as_written))
 
@@ -524,11 +524,11 @@ def _executed_call(call: Call, text: Text) -> str:
 
 
 def _executed_case(case: Case, text: Text) -> str:
-    parts = [part for each in case.branches for part in (text(each.condition), text(_shown_result(each.result)))]
-    return f"CASE({', '.join([*parts, text(_shown_result(case.otherwise))])})"
+    parts = [part for each in case.branches for part in (text(each.condition), text(_as_explicit(each.result)))]
+    return f"CASE({', '.join([*parts, text(_as_explicit(case.otherwise))])})"
 
 
-def _shown_result(result: Scalar) -> Scalar:
+def _as_explicit(result: Scalar) -> Scalar:
     """A result with its conversion to the type of all results, but for constants."""
     is_shown = isinstance(result, Cast) and result.is_implicit and not isinstance(result.operand, Literal)
     return replace(result, is_implicit=False) if isinstance(result, Cast) and is_shown else result

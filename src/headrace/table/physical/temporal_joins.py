@@ -431,9 +431,9 @@ class TemporalJoin(AnyJoin):
     def terms(self, text: ScalarText) -> Terms:
         names, width = self.pairs.names, len(self.left.schema)
         for name, value in super().terms(text):
-            yield name, text(self._shown(width), names) if name == "where" else value
+            yield name, text(self._marked_condition(width), names) if name == "where" else value
 
-    def _shown(self, width: int) -> Scalar:
+    def _marked_condition(self, width: int) -> Scalar:
         """The condition as plans show it, with the times."""
         refs = InputRef.all_of(self.pairs)
         key = sorted(min(self.right.upsert_keys, key=sorted)) if self.right.upsert_keys else self.keys.right

@@ -69,9 +69,9 @@ def change_between(before: CompiledStatements, roots: Sequence[PhysicalNode]) ->
             found.changes.append(f"INSERT INTO {path} is new")
     found.losses += [f"INSERT INTO {path} is gone, and with it its state" for path in old]
     if found.losses:
-        told = "\n".join(f"- {each}" for each in found.losses)
+        losses = "\n".join(f"- {each}" for each in found.losses)
         raise ChangedPlanError(
-            f"the statements cannot go on with the state of the plan before:\n{told}\nKeep what the state is of, or "
+            f"the statements cannot go on with the state of the plan before:\n{losses}\nKeep what the state is of, or "
             "delete the plan and start the job anew, without its checkpoints"
         )
     return found
@@ -99,8 +99,8 @@ class _Comparison:
         if type(old) is not type(new):
             self._lose(f"{old.name} would become {new.name}", old, new)
             return
-        for told in self._differences(old, new):
-            self._lose(told, old, new)
+        for difference in self._differences(old, new):
+            self._lose(difference, old, new)
         self.found.uids[id(new)] = self.before.uids_of(old)
         if len(old.inputs) != len(new.inputs):
             self._lose("the number of inputs is another one", old, new)
@@ -119,9 +119,9 @@ class _Comparison:
                 f"{self.statement}: the columns are {_listed(new.columns)}, before {_listed(old.columns)}"
             )
 
-    def _lose(self, told: str, old: PhysicalNode, new: PhysicalNode) -> None:
+    def _lose(self, difference: str, old: PhysicalNode, new: PhysicalNode) -> None:
         lines = [node_line(node, calcite_text, with_mode=False) for node in (old, new)]
-        self.found.losses.append(f"{self.statement}: {told}\n    before: {lines[0]}\n    now:    {lines[1]}")
+        self.found.losses.append(f"{self.statement}: {difference}\n    before: {lines[0]}\n    now:    {lines[1]}")
 
     def _differences(self, old: PhysicalNode, new: PhysicalNode) -> Iterator[str]:
         if isinstance(old, TableSourceScan) and isinstance(new, TableSourceScan):
@@ -142,8 +142,10 @@ def _of_scans(old: Scan, new: Scan) -> Iterator[str]:
     before, now = dict(old.options), dict(new.options)
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):
-            told = "has another value" if is_sensitive(key) else f"is {now.get(key)!r}, before {before.get(key)!r}"
-            yield f"the option '{key}' of table {'.'.join(new.path)} {told}"
+            difference = (
+                "has another value" if is_sensitive(key) else f"is {now.get(key)!r}, before {before.get(key)!r}"
+            )
+            yield f"the option '{key}' of table {'.'.join(new.path)} {difference}"
 
 
 def _of_state(old: PhysicalNode, new: PhysicalNode) -> Iterator[str]:

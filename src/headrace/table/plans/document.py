@@ -498,9 +498,9 @@ def _read(text: str) -> dict[str, Json]:
     except (ValueError, RecursionError) as error:
         raise PlanningError(f"it is no compiled plan: {error}") from error
     if not isinstance(document, dict) or "headraceVersion" not in document:
-        told = ": it is one of Flink, whose plans name operators of Flink" if "flinkVersion" in str(text)[:400] else ""
+        hint = ": it is one of Flink, whose plans name operators of Flink" if "flinkVersion" in str(text)[:400] else ""
         raise PlanningError(
-            f"it is no compiled plan of headrace{told}. It is made by COMPILE PLAN '...' FOR INSERT ..."
+            f"it is no compiled plan of headrace{hint}. It is made by COMPILE PLAN '...' FOR INSERT ..."
         )
     if document.get("format") != FORMAT:
         raise PlanningError(

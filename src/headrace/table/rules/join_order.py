@@ -117,8 +117,8 @@ class _JoinSet:
         for number, (relation, start) in enumerate(zip(self.relations, starts, strict=True)):
             own = range(start, start + len(relation.schema))
             found = [_derived(each, own) for each in self.conditions]
-            told = [moved(each, {index: index - start for index in own}) for each in found if each is not None]
-            relations[number] = with_filters_below(Filter(relation, all_of(told))) if told else relation
+            filters = [moved(each, {index: index - start for index in own}) for each in found if each is not None]
+            relations[number] = with_filters_below(Filter(relation, all_of(filters))) if filters else relation
         return replace(self, relations=tuple(relations))
 
     def restored(self, made: _Joined) -> Relation:
@@ -133,13 +133,13 @@ def _derived(condition: Scalar, own: range) -> Scalar | None:
     """What follows from a disjunction for some of the columns; None where nothing does."""
     if not isinstance(condition, Call) or condition.function != "OR":
         return None
-    told = [
+    filters = [
         [part for part in conjuncts(each) if (reads := set(input_refs(part))) and reads <= set(own)]
         for each in condition.operands
     ]
-    if not all(told) or set(input_refs(condition)) <= set(own):
+    if not all(filters) or set(input_refs(condition)) <= set(own):
         return None
-    return either(list(dict.fromkeys(all_of(parts) for parts in told)))
+    return either(list(dict.fromkeys(all_of(parts) for parts in filters)))
 
 
 def _collect(relation: Relation, start: int, found: list[Relation], conditions: list[Scalar]) -> None:

@@ -53,7 +53,7 @@ def with_over_aggregates(relation: Relation, purpose: PlanPurpose) -> Relation:
     """The relation without ``OVER`` calls in projections."""
     if not purpose.is_shown:
         return relation.transform(lambda node: _split(node, is_batch=purpose.is_batch))
-    shown = relation.transform(lambda node: _as_shown(node, purpose))
+    shown = relation.transform(lambda node: _split_for_explain(node, purpose))
     return shown.transform(_below_filter) if purpose.is_batch else shown
 
 
@@ -107,7 +107,7 @@ def _has_constants(project: Project) -> bool:
     return any(bound.offset is not None for bound in bounds) or any(isinstance(each, Literal) for each in operands)
 
 
-def _as_shown(relation: Relation, purpose: PlanPurpose) -> Relation:
+def _split_for_explain(relation: Relation, purpose: PlanPurpose) -> Relation:
     """A projection with ``OVER`` calls as plans show it: below are all columns, and names are generated."""
     made = _split(relation, is_batch=purpose.is_batch)
     if made is relation or not isinstance(relation, Project) or not isinstance(made, Project):

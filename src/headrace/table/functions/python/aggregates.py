@@ -97,8 +97,8 @@ class ValuesOfColumns:
         except BaseException as error:
             if is_interruption(error):
                 raise
-            told = "\n".join(what_happened(error))
-            raise UserFunctionError(f"{self.user.name}() of {len(group[0])} rows failed\n{told}") from error
+            trace = "\n".join(what_happened(error))
+            raise UserFunctionError(f"{self.user.name}() of {len(group[0])} rows failed\n{trace}") from error
 
 
 def user_aggregate(options: Options) -> UserAggregate | None:

@@ -101,9 +101,9 @@ class UserCall(Bound):
     def _failure(self, error: BaseException, called_with: str) -> BaseException:
         if is_interruption(error):
             return error
-        told = "\n".join(what_happened(error)).strip()
+        trace = "\n".join(what_happened(error)).strip()
         at = "" if of_traceback(error.__traceback__) else f" (in {self._function!r})"
-        return EvaluationError(f"{self.text}: {self.user.name}{called_with} failed{at}\n  {told}")
+        return EvaluationError(f"{self.text}: {self.user.name}{called_with} failed{at}\n  {trace}")
 
 
 def column_of(made: Any, storage: pa.DataType, count: int) -> pa.Array:

@@ -275,8 +275,8 @@ def _check_function(kind: FunctionKind, function: Any, form: str) -> None:
 
 def _result_type_of(function: Any) -> DataType:
     """The type that a function itself declares, by ``get_result_type`` or an annotation."""
-    if isinstance(function, AggregateFunction) and (told := function.get_result_type()) is not None:
-        return told
+    if isinstance(function, AggregateFunction) and (kind := function.get_result_type()) is not None:
+        return kind
     method: Callable[..., Any] = function
     if isinstance(function, UserDefinedFunction):
         method = getattr(function, "get_value", None) or function.eval  # type: ignore[attr-defined]
