@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +24,14 @@ def test_a_job_is_listed_with_what_flink_lists(served: Served) -> None:
     assert line["tasks"]["total"] == line["tasks"]["running"] == 12
     assert served.rest.get("jobs") == {"jobs": [{"id": job, "status": "RUNNING"}]}
     assert served.rest.get("jobs", job, "status") == {"status": "RUNNING"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no nice value of their own")
+@pytest.mark.usefixtures("served")
+def test_the_server_takes_the_time_that_tasks_leave() -> None:
+    threads = {each.name: each.native_id for each in threading.enumerate() if each.native_id is not None}
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert os.getpriority(os.PRIO_PROCESS, threads["headrace-rest"]) == min(before + 10, 19)
 
 
 def test_the_vertices_of_a_job_are_its_operators(served: Served) -> None:

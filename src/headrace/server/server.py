@@ -3,7 +3,9 @@
 import asyncio
 import atexit
 import errno
+import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +32,9 @@ from headrace.server.settings import RestSettings
 logger = get_logger(__name__)
 
 _START_SECONDS: Final = 10.0
+
+_BESIDE_JOBS: Final = 10
+"""What the nice value of a server beside jobs is raised by: it takes the time that tasks leave."""
 
 _PARTING_SECONDS: Final = 10.0
 """The time that a process that ends leaves clients to ask for the outcome of what they have triggered."""
@@ -71,6 +76,7 @@ class RestServer:
         self.address = settings.url(self._socket.getsockname()[1])
         content = ServedContent(ServedJobs()) if serves is None else serves(self.address)
         self._takes_programs = content.dispatcher is not None
+        self._is_beside_jobs = serves is None
         self._service = RestService(
             settings,
             content.jobs,
@@ -118,6 +124,8 @@ class RestServer:
         self._socket.close()
 
     def _run(self) -> None:
+        if self._is_beside_jobs and sys.platform == "linux":  # elsewhere the whole process would be meant
+            os.nice(_BESIDE_JOBS)
         try:
             with asyncio.Runner(loop_factory=ServerLoop) as runner:
                 runner.run(self._server.serve(sockets=[self._socket]))
