@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -26,23 +27,36 @@ PAGE = DOCS / "cep.md"
 ROW = re.compile(r"^\| `([^`]+)` \| `([a-z]\d+(?:@\d+)?(?: [a-z]\d+(?:@\d+)?)*)` \|(.*)\|$")
 
 
-def found(text: str, told: str) -> str:
+CLASSES = {letter: type(letter.upper(), (str,), {}) for letter in ascii_lowercase}
+"""The classes of events by the letters that these begin with."""
+
+
+def found(text: str, written: str) -> str:
     """What a pattern finds, as the page draws it."""
-    names = set(re.findall(r"\b[a-z]\b", text))
-    pattern = Pattern.parse(text, {name: _takes(name) for name in names})
-    nfa = Nfa(compile_pattern(pattern))
+    nfa = Nfa(compile_pattern(_pattern(text)))
     state = NfaState()
     cells = []
     time = 0
-    events = [event.partition("@")[0] for event in told.split()]
-    for name, event in zip(events, told.split(), strict=True):
+    events = [event.partition("@")[0] for event in written.split()]
+    for name, event in zip(events, written.split(), strict=True):
         at = event.partition("@")[2]
         time = int(at) if at else time + 1
         cells += _advance(nfa, state, time, events)
-        bits = sum(one.holds(EventFacts(name)) << at for at, one in enumerate(nfa.automaton.event_conditions))
-        cells += [_drawn(match, events) for match in nfa.process(state, name, time, bits)]
+        record = CLASSES[name[0]](name)
+        bits = sum(one.holds(EventFacts(record)) << at for at, one in enumerate(nfa.automaton.event_conditions))
+        cells += [_drawn(match, events) for match in nfa.process(state, record, time, bits)]
     cells += _advance(nfa, state, time + 1000, events)
     return "<br>".join(cells) or "none"
+
+
+def _pattern(text: str) -> Pattern[Any]:
+    """A pattern that is written as text, or in Python, where ``b`` is the condition on events ``b1`` and so on."""
+    conditions = {letter: _takes(letter) for letter in ascii_lowercase}
+    if not text.startswith("Pattern."):
+        return Pattern.parse(text, {name: conditions[name] for name in re.findall(r"\b[a-z]\b", text)})
+    classes = {each.__name__: each for each in CLASSES.values()}
+    pattern: Pattern[Any] = eval(text, {"Pattern": Pattern, **conditions, **classes})
+    return pattern
 
 
 def _takes(stage: str) -> Any:
