@@ -179,7 +179,7 @@ class Until(SimpleStringSchema):
 
 def test_the_end_of_a_stream_is_not_what_a_schema_says() -> None:
     """As with Flink's KafkaSource, but not silently."""
-    with pytest.warns(UserWarning, match=r"Until\.is_end_of_stream\(\) is not asked, .* set_bounded\(\)") as told:
+    with pytest.warns(UserWarning, match=r"Until\.is_end_of_stream\(\) is not called, .* set_bounded\(\)") as told:
         schema = MessageDeserializationSchema(Until())
     assert told[0].filename == __file__
     read = MessageDecoder(schema, reject=False).decode(messages_of([b"a", b"end", b"b"]))

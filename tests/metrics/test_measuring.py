@@ -103,7 +103,7 @@ def test_a_gauge_that_raises_is_named() -> None:
     MetricGroup(registry).gauge("open", lambda: {}["connections"])
     with pytest.raises(KeyError) as caught:
         registry.take()
-    assert caught.value.__notes__ == ["raised by the gauge 'open', which is asked at the end of each epoch"]
+    assert caught.value.__notes__ == ["raised by the gauge 'open', which is read at the end of each epoch"]
 
 
 def test_a_gauge_may_ask_for_metrics() -> None:

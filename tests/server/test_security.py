@@ -71,7 +71,7 @@ def test_off_this_machine_nobody_is_served_without_token_or_certificates(tmp_pat
     def of(**more: str) -> RestSettings:
         return RestSettings.of(Configuration.from_dict({"rest.port": "0", "rest.bind-address": "0.0.0.0"} | more))
 
-    with pytest.raises(ConfigurationError, match="whoever reaches that address could stop the job"):
+    with pytest.raises(ConfigurationError, match="any client that reaches it could stop the job"):
         of()
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")

@@ -31,7 +31,7 @@ def run_checkpoints(location: str, options: Mapping[str, str], console: Console 
 
     Args:
         location: the directory.
-        options: what the client of an object store is told.
+        options: those of the client of an object store.
         console: where to print.
 
     Raises:
@@ -51,7 +51,7 @@ def run_upgrade(location: str, options: Mapping[str, str], timeout: float) -> No
 
     Args:
         location: the directory.
-        options: what the client of an object store is told.
+        options: those of the client of an object store.
         timeout: how many seconds a job that runs there has to say so.
     """
     newest, formats = upgrade(open_storage(location, options=options), timeout)
@@ -145,7 +145,7 @@ def run_failures(
 
     Args:
         location: the directory.
-        options: what the client of an object store is told.
+        options: those of the client of an object store.
         console: where to print.
         now: the time in milliseconds; that of the system when left out.
 

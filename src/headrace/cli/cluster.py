@@ -1,4 +1,4 @@
-"""``headrace cluster``: a dispatcher on this machine: run, started in the background, stopped, or asked about."""
+"""``headrace cluster``: a dispatcher on this machine: run, started in the background, stopped, or shown."""
 
 import os
 import secrets
@@ -34,7 +34,7 @@ _START_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 _HOME: Final = Path.home() / ".headrace" / "cluster"
-"""The folder of a cluster that is told no other place."""
+"""The default folder of a cluster."""
 
 cluster_app = typer.Typer(
     help="A dispatcher: accepts programs, runs each as a process of its own, and shows all of their jobs.",
@@ -262,7 +262,7 @@ def _dispatchers() -> list[LocalServer]:
 
 
 def the_dispatcher(address: str | None, configuration: Configuration) -> RestClient:
-    """What asks a dispatcher: the one at an address, or the only one that leads on this machine.
+    """The client of a dispatcher: the one at an address, or the only one that leads on this machine.
 
     Raises:
         ConfigurationError: when there is none, or more than one.

@@ -1,4 +1,4 @@
-"""The commands that ask jobs of others for something: ``headrace list``, ``info``, ``stop`` and the like.
+"""The commands to jobs of other processes: ``headrace list``, ``info``, ``stop`` and the like.
 
 They import what they need when they run.
 """
@@ -150,7 +150,7 @@ def stop(  # noqa: PLR0913, PLR0917 - as above
             "-p",
             metavar="DIR",
             help="Where a savepoint is made; execution.checkpointing.savepoint-dir, given here or by the job, when "
-            "left out. Where neither says it there is none, or, with a job that is asked by its id, an error.",
+            "left out. Where neither says it there is none, or, with a job that is named by its id, an error.",
         ),
     ] = None,
     kind: SavepointType = None,
@@ -174,7 +174,7 @@ def cancel(
     define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
-    """Cancel a running job; it gives up the epoch that runs, or, asked by its directory, ends behind it."""
+    """Cancel a running job; it gives up the epoch that runs, or, named by its directory, ends behind it."""
     _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).cancel())
 
 

@@ -144,7 +144,7 @@ def _watch(record: RunRecord, attempt: int) -> None:
             if record.is_superseded(attempt):
                 break
         except (OSError, HeadraceError) as error:
-            logger.debug("whether another process takes the place of this one cannot be told: %s", error)
+            logger.debug("whether another process takes the place of this one is not known: %s", error)
     logger.warning("another process takes the place of this one")
     for number in (signal.SIGTERM, signal.SIGTERM):
         os.kill(os.getpid(), number)

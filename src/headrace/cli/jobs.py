@@ -1,4 +1,4 @@
-"""``headrace list``, ``info``, ``stop`` and the like: ask jobs that are served, or by their checkpoint directories."""
+"""``headrace list``, ``info``, ``stop`` and the like: commands to jobs, by servers or checkpoint directories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RUNNING: Final = ("RUNNING", "RESTARTING")
 
 
 class AddressedJob(Protocol):
-    """A job that is asked for something; each method returns what is printed of the outcome."""
+    """A job that a command is about; each method returns the text of the outcome."""
 
     def savepoint(self, target: str | None, kind: SavepointKind | None) -> str:
         """Have it take a savepoint; returns where that is."""
@@ -77,7 +77,7 @@ def addressed_job(job: str | None, address: str | None, configuration: Configura
 
 @dataclass(frozen=True, slots=True)
 class RestJob:
-    """A job that is asked by the server that shows it; attributes are the arguments of :func:`addressed_job`."""
+    """A job behind the server that shows it; attributes are the arguments of :func:`addressed_job`."""
 
     job: str | None
     address: str | None
@@ -133,7 +133,7 @@ class RestJob:
 
 @dataclass(frozen=True, slots=True)
 class RemoteJob:
-    """A job, and who serves it."""
+    """A job, and a client of its server."""
 
     client: RestClient
     line: dict[str, Any]

@@ -133,7 +133,7 @@ def groups(
     group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="The group; all if left out.")] = None,
     define: Definitions = None,
 ) -> None:
-    """Show consumer groups: who reads what, and how far behind."""
+    """Show consumer groups: what they read, and their lag."""
     log = _open(location, define)
     known = log.groups()
     if group is not None and group not in known:

@@ -39,7 +39,7 @@ _REST: Final = "--rest"
 
 
 class _Commands(TyperGroup):
-    """All commands: what one of them raises is told in one way, and gives its exit code."""
+    """All commands: an error of any is reported in one way, and has its exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -224,7 +224,7 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
     args: Arguments = None,
     fmt: Annotated[PlanFormat, typer.Option("--format", help="How to show it.")] = "text",
     logical: Annotated[
-        bool, typer.Option("--logical/--physical", help="What the program asked for, or how it would be run.")
+        bool, typer.Option("--logical/--physical", help="The graph of the program, or how it would be run.")
     ] = False,
     parallelism: Parallelism = None,
     define: Definitions = None,

@@ -1,4 +1,4 @@
-"""What commands print, and how the end of a program is told to the user, and as which exit code to the shell."""
+"""What commands print, and how the end of a program is reported: to the user, and as an exit code."""
 
 import contextlib
 import io
@@ -130,7 +130,7 @@ _NO_LIMIT: Final = 10_000
 
 
 def output() -> Console:
-    """Return where a command prints what it was asked for."""
+    """Return where a command prints its output."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_NO_LIMIT)
 

@@ -39,7 +39,7 @@ class InterruptGuard:
     signals from the wake-up descriptor, which is written to whoever gets them.
 
     Args:
-        say: tells the user; called in the guard's thread.
+        say: called with what the user is to know, in the guard's thread.
 
     Attributes:
         presses: how often Ctrl-C was pressed, or SIGTERM sent.

@@ -29,7 +29,7 @@ _LOOK_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class JobInDirectory:
-    """A job that runs elsewhere, asked by files in its checkpoint directory.
+    """A job that runs elsewhere, and reads requests in its checkpoint directory.
 
     Attributes:
         directory: the directory.

@@ -274,7 +274,7 @@ def _text(value: object) -> str:
 
 
 def _key_text(value: object) -> str:
-    """A key as a table shows it, and as ``--key`` takes it: bytes are told apart."""
+    """A key as a table shows it, and as ``--key`` takes it: bytes are marked."""
     return f"0x{value.hex()}" if isinstance(value, bytes) else _text(value)
 
 

@@ -32,7 +32,7 @@ class SubmissionDefaults:
 
     Attributes:
         settings: configuration that wins over the program's own: the command line is nearer to the user than the code.
-        listener: is told what jobs do.
+        listener: is called with the events of jobs.
         captured: where graphs go instead of being run.
         early_java: a Java that starts meanwhile.
         submitted: the jobs that were submitted, by their names.
@@ -73,7 +73,7 @@ def submission_defaults(
 
     Args:
         settings: configuration; it wins over the program's own, as Flink's ``-D`` does.
-        listener: is told what jobs do.
+        listener: is called with the events of jobs.
         early_java: for the first Spark session that is started; ended with the others if it is not wanted.
         whole_process: whether the process runs just this one program, so that they hold for all of its threads.
     """

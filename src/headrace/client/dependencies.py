@@ -115,7 +115,7 @@ def check_interpreter(configuration: Configuration) -> None:
 
     Raises:
         ConfigurationError: when it is empty or inside an archive, or the local runtime, which has just this one
-            process, is asked for another.
+            process, is to get another.
     """
     python = configuration.get(options.PYTHON_EXECUTABLE)
     if python is None:
@@ -205,7 +205,7 @@ def _install(requirements: str, python: str | None, folder: Path) -> None:
 
 
 def _kept(folder: Path, prefix: str) -> Path:
-    """The same content under a name that tells the content, so that it is shipped once however often it is used."""
+    """The same content under a name derived from it, so that it is shipped once however often it is used."""
     kept = folder.with_name(f"{prefix}-{_digest(folder)}")
     if kept.exists():
         shutil.rmtree(folder)
@@ -372,7 +372,7 @@ def _installed_versions() -> list[str]:
 
 
 def _copy_headrace(packages: Path) -> None:
-    """The code that runs here, also where it was installed from a clone, in place of what a plugin has asked for."""
+    """The code that runs here, also where it was installed from a clone, in place of what a plugin requires."""
     home = Path(headrace.__file__).parent
     for theirs in (*packages.glob(home.name), *packages.glob(f"{home.name}-*.dist-info")):
         shutil.rmtree(theirs)

@@ -182,7 +182,7 @@ class ProgressListener:
             self._introduce(f"starting {what} …")
 
     def served(self, address: str) -> None:
-        """A line that says where jobs can be asked for; once, as all of a process have one server."""
+        """A line with the address of the server of jobs; once, as all of a process have one server."""
         if address != self._address:
             self._address = address
             self._introduce(f"dashboard at {address}, REST API at {address}/v1")
@@ -202,7 +202,7 @@ class ProgressListener:
         if end.epoch is not None:
             self.last_epochs[job.name] = end.epoch
         self.ended()
-        if not isinstance(end.error, OutputClosedError):  # who closed the pipe knows
+        if not isinstance(end.error, OutputClosedError):  # the reader closed the pipe
             self.say(last_line(job, end))
 
     def jobs(self) -> list[JobProgress]:

@@ -33,7 +33,7 @@ CANCEL_SECONDS: Final = 15.0
 
 @public
 class JobClient:
-    """Runs a job manager on a thread of its own and tells how it fares; names as in PyFlink.
+    """Runs a job manager on a thread of its own, and has its status; names as in PyFlink.
 
     Args:
         manager: the job, not started yet.
@@ -216,7 +216,7 @@ class JobClient:
     def query_state(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType | None = None) -> Any:
         """What a key has in a state of the job, as of its newest checkpoint; other keys are not read.
 
-        Java's ``QueryableStateClient`` is the model, which asks tasks; here the state files are asked, and the job does
+        Java's ``QueryableStateClient`` is the model, which queries tasks; here state files are read, and the job does
         not notice. Of a job in another process :meth:`SavepointReader.query` reads the checkpoint directory.
 
         Arguments and result are those of :meth:`SavepointReader.query`.
@@ -262,13 +262,13 @@ class JobClient:
         """The job's counters, and where event time and sources are, as of the last epoch; all times are milliseconds.
 
         Counters of an operator are ``<operator>.numRecordsIn``, ``<operator>.numLateRecordsDropped`` and so on. Event
-        time is told by ``<operator>.currentInputWatermark``, ``<operator>.currentOutputWatermark`` (of the slowest
+        time is in ``<operator>.currentInputWatermark``, ``<operator>.currentOutputWatermark`` (of the slowest
         subtask), ``<operator>.watermarkLag`` (how far that is behind the job's clock),
         ``<operator>.watermarkAlignmentDrift`` (how far its fastest split is ahead of the slowest one of its group), and
         ``<source>.<split>.currentWatermark``. The lowest number stands for no watermark yet, the highest one for the
         end of input.
 
-        How far a source is behind is told by ``<source>.pendingRecords`` and ``<source>.pendingBytes`` (what is there
+        How far a source is behind is in ``<source>.pendingRecords`` and ``<source>.pendingBytes`` (what is there
         and not read yet, where the connector knows), ``<source>.currentFetchEventTimeLag`` and
         ``<source>.currentEmitEventTimeLag`` (how old, by its timestamp, the last record was when its epoch began, and
         when that was complete), ``<source>.watermarkLag``, ``<source>.sourceIdleTime`` (since when nothing has come)

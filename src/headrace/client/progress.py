@@ -39,7 +39,7 @@ def skipped_files(counters: Mapping[str, int]) -> str:
 
 
 class JobProgress:
-    """One job, as displays show it; whichever thread asks.
+    """One job, as displays show it, from any thread.
 
     Args:
         job: what is known of it.

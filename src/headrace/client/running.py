@@ -99,19 +99,19 @@ def cancel_all() -> None:
 
 
 def _give_up_all() -> None:
-    """The process ends: have the jobs that still run let go, as Python aborts where a thread of theirs is busy."""
+    """The process ends: abandon the jobs that still run, as Python aborts while a thread of theirs is busy."""
     deadline = time.monotonic() + _PARTING_SECONDS
     for thread in [client.abandon() for client in jobs()]:
         thread.join(max(deadline - time.monotonic(), 0))
 
 
 def end_all(signals: int, again: str, say: Callable[[str], None]) -> bool:
-    """Do what a signal asks for; the first one ends schedules as well, also where no job runs.
+    """Handle a signal; the first one ends schedules as well, also where no job runs.
 
     Args:
         signals: how many of them there were, with this one.
         again: how the next one is sent, for the user.
-        say: tells the user what happens, before it happens.
+        say: called with what happens, before it happens.
 
     Returns:
         False when nothing is left to do for it: no job runs, or their epochs are being given up already.
@@ -152,7 +152,7 @@ def result_of(client: JobClient) -> JobExecutionResult:
 def _result_of(job: CompletableFuture[JobExecutionResult]) -> JobExecutionResult:
     """Wait for a job in a program without the command line around it; meanwhile SIGTERM ends the jobs that run.
 
-    Then, when all have ended, the program ends. Who has a handler of its own for SIGTERM keeps it.
+    Then, when all have ended, the program ends. A program with a handler of its own for SIGTERM keeps it.
 
     Raises:
         SystemExit: after SIGTERM, when all jobs have ended.

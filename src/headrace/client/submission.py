@@ -100,7 +100,7 @@ def submit(
         graph: what to run.
         configuration: how; settings of the command line win over it.
         job_name: its name; the configuration's, or a default, when left out.
-        listeners: are told what it does, before others are.
+        listeners: are called with its events, before others are.
         is_shown: whether its results go to this process alone. Another run of the same query then has to show them from
             the beginning: it does not go on from a checkpoint.
 
@@ -230,9 +230,9 @@ def _job_manager(
 
 @contextlib.contextmanager
 def _announced(configuration: Configuration) -> Iterator[None]:
-    """Say in a checkpoint directory of earlier runs that a job is starting, so that who asks it for something waits.
+    """Say in a checkpoint directory of earlier runs that a job is starting, so that commands wait for it.
 
-    What is wrong with the directory is told by who opens it, after Spark has started.
+    What is wrong with the directory is reported when it is opened, after Spark has started.
     """
     mark: RunningMark | None = None
     with contextlib.suppress(OSError, HeadraceError):
@@ -304,7 +304,7 @@ def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:
     """Return what becomes of what windows hold, by uid.
 
     Raises:
-        ConfigurationError: when it is none of what can be asked for.
+        ConfigurationError: when it is not one of the choices.
     """
     found = {}
     for uid, wanted in configuration.get(options.CHANGED_WINDOWS).items():
@@ -313,7 +313,7 @@ def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:
         except ValueError:
             known = ", ".join(each.value for each in ChangedWindows)
             raise ConfigurationError(
-                f"{options.CHANGED_WINDOWS.key}: {uid}={wanted}: windows can be told to {known}"
+                f"{options.CHANGED_WINDOWS.key}: {uid}={wanted}: the choices are {known}"
             ) from None
     return found
 
@@ -389,7 +389,7 @@ def _refuse_savepoint(storage: Folder) -> None:
     """A job would start afresh in a savepoint that its user means to start from, and put its files between those."""
     try:
         would_be_mixed = is_savepoint(storage) and not has_begun(storage)
-    except OSError:  # told by who tries the folder
+    except OSError:  # reported where the folder is opened
         return
     if would_be_mixed:
         raise CheckpointStorageError(
@@ -405,7 +405,7 @@ def open_runtime(
 
     Args:
         configuration: the job's.
-        starting: is told the master of a Spark session that has to be started, before that takes its seconds.
+        starting: is called with the master of a Spark session, before that takes its seconds to start.
 
     Raises:
         ConfigurationError: when Spark is to execute them, and is not installed.
@@ -451,7 +451,7 @@ def _check_spark_is_installed() -> None:
 
 
 def _listeners(configuration: Configuration) -> Iterator[JobListener]:
-    """Who is told what the job does; what tells others takes a while to import."""
+    """The listener of the job; those that report to others take a while to import."""
     if (display := _display(configuration)) is not None:
         yield display
     reporters = ("metrics.reporter", "traces.reporter")  # behind that stand their names, or an `s` which is for all
@@ -471,7 +471,7 @@ def _listeners(configuration: Configuration) -> Iterator[JobListener]:
 
 
 def _display(configuration: Configuration) -> JobListener | None:
-    """Who shows what the job does: the one that surrounds the program; else its notebook or terminal, if it has one."""
+    """The display of the job: the one that surrounds the program; else its notebook or terminal, if it has one."""
     listener, wanted = current_defaults().listener, configuration.get(options.PROGRESS)
     if listener is not None:
         return listener

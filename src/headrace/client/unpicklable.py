@@ -1,6 +1,6 @@
 """Which variable or field of a program cannot travel to the tasks, in the words of its author.
 
-Only a job that cannot be pickled asks for it.
+Only a job that cannot be pickled loads it.
 """
 
 import contextlib

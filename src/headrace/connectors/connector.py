@@ -112,7 +112,7 @@ def create_source(
 
     Args:
         connector: the name.
-        options: what the connector is told; see its documentation.
+        options: those of the connector; see its documentation.
         record_type: the type of the records, where the connector does not know it.
 
     Raises:
@@ -141,7 +141,7 @@ def create_sink(connector: str, options: Mapping[str, object] | None = None) -> 
 
     Args:
         connector: the name.
-        options: what the connector is told; see its documentation.
+        options: those of the connector; see its documentation.
 
     Raises:
         ConfigurationError: when there is no such connector, or the options are wrong; the message says which there are.

@@ -40,7 +40,7 @@ class LineageDataset:
 
 
 def file_dataset(location: str) -> LineageDataset:
-    """The dataset of a path or a URI of files; what a URI says of who reads them is no part of it."""
+    """The dataset of a path or a URI of files; the user that a URI names is no part of it."""
     parts = urlsplit(location, allow_fragments=False)
     if "://" not in location or parts.scheme == "file":
         return LineageDataset("file", location.removeprefix("file:").removeprefix("//") or "/")

@@ -54,7 +54,7 @@ class EncodedRecords:
     Attributes:
         columns: they, as an Arrow message.
         kinds: what they do in a changelog, where some are no insertions and the columns do not say it; else empty.
-        times: their event times, as bytes of 64-bit integers; empty where nobody asks for them.
+        times: their event times, as bytes of 64-bit integers; empty if they are not requested.
         count: how many there are.
     """
 
@@ -67,7 +67,7 @@ class EncodedRecords:
     def of(cls, batch: Batch, *, with_times: bool = True) -> "EncodedRecords":
         """The records of a batch."""
         if batch.is_columnar or batch.type.arrow_type is not None:
-            # The batch knows who has made a record that does not fit.
+            # The batch knows which operator made a record that does not fit.
             columns, kinds = batch.columns, batch.kinds_beside_columns
         else:
             columns, kinds = layout_of(batch.type).rows_to_columns_and_kinds(batch.rows)
@@ -146,7 +146,7 @@ class DriverSink(Sink):
             down.
 
     Class attributes:
-        keeps_times: whether the function asks for event times.
+        keeps_times: whether the function takes event times.
     """
 
     keeps_times: ClassVar[bool] = True
@@ -199,7 +199,7 @@ def _give_rows(
         receiver(rows)
 
 
-IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "What tells several print sinks apart.")
+IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "Distinguishes several print sinks.")
 STANDARD_ERROR: Final = ConfigOption("standard-error", boolean, False, "Whether to print to the standard error.")
 
 
@@ -223,7 +223,7 @@ class PrintSink(Sink[object]):
     a tuple, ``+I[a,1]`` a row, ``-D[a,1]`` one that deletes. All others are spelled as Python does.
 
     Args:
-        identifier: what tells several print sinks apart.
+        identifier: distinguishes several print sinks.
         to_stderr: whether to print to the standard error.
         is_declared: whether the program has declared the type of the records, rather than leaving it to be found out.
     """

@@ -229,7 +229,7 @@ class HybridSource(Source[T_co]):
         [1, 2, 3, 4, 5, 6]
     """
 
-    reads_in_pieces = True  # any of the sources may be; the others are asked for one piece
+    reads_in_pieces = True  # any of the sources may be; the others plan one piece
 
     def __init__(self, sources: Sequence[Source | LaterSource]) -> None:
         first = sources[0]

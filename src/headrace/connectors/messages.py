@@ -55,11 +55,11 @@ class Messages:
         partition: which partition of the topic.
         offsets: the place of each in the partition; they rise, perhaps with gaps.
         values: binary values; null for a message without one, a tombstone.
-        keys: binary values, null for a message without a key; None where nobody asks for them.
+        keys: binary values, null for a message without a key; None if they are not requested.
         timestamps: in milliseconds, ``NO_TIMESTAMP`` where there is none; None where none has one.
-        metadata: the arrays of further :data:`METADATA` that somebody asks for, under the storage types that their
+        metadata: the arrays of further :data:`METADATA` that are requested, under the storage types that their
             types have; what the other attributes say need not be there.
-        place: what people are told before the name of the topic: which of several clusters, say.
+        place: what messages to users say before the name of the topic: which of several clusters, say.
     """
 
     topic: str
@@ -156,7 +156,7 @@ class MessageDeserializationSchema:
 def _warn_of_end(schema: DeserializationSchema) -> None:
     if type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
         warn_caller(
-            f"{type(schema).__name__}.is_end_of_stream() is not asked, as with Flink's KafkaSource: say where the "
+            f"{type(schema).__name__}.is_end_of_stream() is not called, as with Flink's KafkaSource: say where the "
             "source ends with set_bounded() on its builder, or filter() what comes behind"
         )
 
@@ -323,7 +323,7 @@ PartitionFunction = Callable[[Any, bytes | None, bytes | None, str, Sequence[int
 """Gives the partition for a record, the key and value of its message, its topic, and the partitions of that."""
 
 PartitionsOf = Callable[[str], int]
-"""Tells how many partitions a topic has."""
+"""Returns the number of partitions of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +435,7 @@ class MessageSerializationSchema:
 
         Args:
             batch: the records.
-            partitions_of: is asked where there is a partitioner.
+            partitions_of: is called if there is a partitioner.
 
         Raises:
             InvalidTypeError: when a record has no such form, or its topic is no text, or its headers or partition are
@@ -494,9 +494,9 @@ def encode_messages(
 
     Args:
         schema: what messages are made of.
-        reject: is told of records that cannot be written; None makes such a record fail the job.
+        reject: is called with records that cannot be written; None makes such a record fail the job.
         check: raises where messages of a topic are such that it does not take.
-        partitions_of: tells how many partitions a topic has.
+        partitions_of: returns the number of partitions of a topic.
         batch: the records.
     """
 

@@ -62,7 +62,7 @@ class OffsetsInitializer:
 
         Raises:
             ConfigurationError: when a partition has none, and there is no reset strategy.
-            InfrastructureError: when no broker tells.
+            InfrastructureError: when no broker answers.
         """
         found = self.given
         if self.needs_group:
@@ -171,13 +171,13 @@ class Subscription:
 
 
 NOTHING: Final = Subscription()
-"""The subscription of who has not said yet what to read."""
+"""The subscription of a builder that does not know yet what to read."""
 
 
 class PartitionedLog(ABC):
     """Topics with partitions of records, which are known by their offsets.
 
-    What is asked may raise an ``InfrastructureError`` or an ``OSError`` on a passing fault, and a
+    Requests may raise an ``InfrastructureError`` or an ``OSError`` on a passing fault, and a
     ``SourceChangedError`` about a topic or partition that is gone.
     """
 
@@ -235,7 +235,7 @@ class ReadingPlan:
         stop: where they stop, as found when the job first starts; None for never.
         is_bounded: whether the source ends there.
         discovery_interval: after how many milliseconds to look for new partitions; None for never.
-        commits: whether the consumer group is told how far the job has come.
+        commits: whether offsets are committed to the consumer group.
         resets_to: where to go on when records were deleted before they were read: ``earliest``, ``latest``; None fails.
     """
 

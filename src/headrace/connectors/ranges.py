@@ -377,7 +377,7 @@ def _generated_rows(function: GeneratorFunction, seed: int | None, start: int, e
 def _generated_columns(
     function: BatchGenerator, seed: int, kind: TypeInformation, start: int, end: int
 ) -> SourceRecords:
-    """The part that was asked for of the block of indices in which it is."""
+    """The requested part of the block of indices in which it is."""
     block, skipped = divmod(start, BLOCK)
     return SourceRecords(columns=generate_block(function, seed, block, kind).slice(skipped, end - start))
 
@@ -429,7 +429,7 @@ class DataGeneratorSource(Source[T_co]):
         count: how many records there are; None for a stream that never ends.
         rate_limiter_strategy: how fast records become available; as fast as the job takes them when left out.
         type_info: the type of the records; pickled objects when left out, which a batch generator may not do.
-        batch_generator: called as ``function(indices, rng)`` with 4096 consecutive indices (more than are asked for
+        batch_generator: called as ``function(indices, rng)`` with 4096 consecutive indices (more than requested
             at the ends) and a :class:`numpy.random.Generator`; gives a record batch or a dict of columns.
         seed: what the randomness starts from.
 

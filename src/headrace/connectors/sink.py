@@ -98,7 +98,7 @@ class Sink(ABC, Generic[T_contra]):
         """Called when a process starts, before it takes a job over: see whether its checkpoint is an old copy.
 
         Output of later epochs than ``context.restored_epoch`` means that it is, and that going on would write that
-        output again. What can be told depends on the sink; nothing, unless it says otherwise.
+        output again. What is known depends on the sink; by default nothing.
 
         Raises:
             CheckpointError: naming the output, and what to do.
@@ -110,7 +110,7 @@ class Sink(ABC, Generic[T_contra]):
         return ()
 
     def check_schemas(self) -> Iterator[SchemaCheck]:
-        """Compare the schemas by which it writes with those of a registry, where it asks one."""
+        """Compare the schemas by which it writes with those of a registry, if it uses one."""
         return iter(())
 
     @property
@@ -148,7 +148,7 @@ class Sink(ABC, Generic[T_contra]):
 
     @property
     def takes_watermarks(self) -> bool:
-        """Tell whether its writers are told how far event time has come (:meth:`SinkWriter.write_watermark`).
+        """Return whether its writers get the watermark (:meth:`SinkWriter.write_watermark`).
 
         They take part in every epoch then, and records reach them through a shuffle at least, which makes one event
         time of those of all splits.
@@ -266,10 +266,10 @@ class SinkWriter(ABC):
         """
 
     def abort(self) -> None:
-        """The epoch failed in this task: let go of what was written of it; :meth:`close` follows."""
+        """The epoch failed in this task: drop what was written of it; :meth:`close` follows."""
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
 
 
 NOT_OF_THE_RECORDS = (InfrastructureError, CheckpointError, CommitRefusedError, StateError, OSError)
@@ -289,10 +289,10 @@ def encode_or_reject(encode: Callable[[Batch], T], batch: Batch, reject: Reject 
     Args:
         encode: encodes a batch as a whole, or raises; it may be called with parts of it, and must keep nothing.
         batch: the records.
-        reject: is told of those that cannot be encoded; None where there is nobody to tell.
+        reject: is called with those that cannot be encoded; None if they are not collected.
 
     Raises:
-        OSError: and whatever else is no fault of a record, or of one that nobody is told of.
+        OSError: and whatever else is no fault of a record, or of one that is not collected.
     """
     try:
         return [encode(batch)] if len(batch) else []
@@ -421,7 +421,7 @@ class CommitterContext:
         parallelism: how many parallel writers there are now; pending committables may be of more of them.
         folder: as in :class:`WriterContext`.
         waiting: the epochs of which the checkpoint does not know that they were committed, in their order: the first
-            that a committer is asked for.
+            that a committer is requested.
     """
 
     job_id: str
@@ -477,7 +477,7 @@ class Committer(ABC):
         """The job has ended and everything is committed: nothing that the sink keeps for itself is needed any more."""
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +485,7 @@ class PreCommitted:
     """The decision of a pre-commit about an epoch's committables and the output in progress.
 
     Attributes:
-        ready: what the committer is asked to commit.
+        ready: what the committer is to commit.
         in_progress: what is written, but waits for more before it is committed; JSON, part of the manifest; None when
             nothing does.
     """

@@ -119,7 +119,7 @@ def checked_pre_committed(pre_commit: PreCommit, given: Any, *, is_last: bool) -
     if is_last and given.in_progress:
         raise InvalidProgramError(
             f"{type(pre_commit).__name__}.prepare() holds back {given.in_progress!r:.200} in the last epoch of the "
-            "job, so nobody would see it: where is_last is true, give everything as ready, and None as in_progress"
+            "job, so it would be lost: where is_last is true, give everything as ready, and None as in_progress"
         )
     ready = tuple(map(as_json, checked_list(pre_commit, "prepare", given.ready, "what is ready")))
     return PreCommitted(ready, None if given.in_progress is None else as_json(given.in_progress))

@@ -1,4 +1,4 @@
-"""``SocketSource``: lines of text from a TCP server, which a thread of the driver reads and nobody can read again."""
+"""``SocketSource``: lines of text from a TCP server, which a thread of the driver reads, and only once."""
 
 import contextlib
 import socket
@@ -180,7 +180,7 @@ class SocketSource(Source[str]):
     r"""Lines of text from a TCP server, in the order in which they come.
 
     The driver reads them. Nobody can read them again: those that no checkpoint holds are lost when the job restarts,
-    and what the server sends while nobody is connected is up to the server. So it is for trying things out. Lines are
+    and what the server sends without a connection is up to the server. So it is for trying things out. Lines are
     UTF-8.
 
     Args:
@@ -291,7 +291,7 @@ class _SocketEnumerator(SplitEnumerator):
         self._receiver.close()
 
     def _offset(self, position: int) -> int:
-        """The offset of a position in the received bytes; the first position that is asked for is their beginning."""
+        """The offset of a position in the received bytes; the first position that is requested is their beginning."""
         if self._start is None:
             self._start = position
         return position - self._start

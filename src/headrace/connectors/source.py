@@ -46,7 +46,7 @@ C = TypeVar("C", bound=Closable)
 
 @dataclass(eq=False, slots=True)
 class KeptClients:
-    """The clients of one process and one run of a job that nobody uses now.
+    """The clients of one process and one run of a job that are not in use.
 
     Tasks change places between the processes of a machine again and again, and some clients take longer to be ready
     than an epoch takes. A client has one user at a time. Who takes one makes no use of what the user before has done
@@ -72,7 +72,7 @@ class KeptClients:
         return client
 
     def keep(self, key: Hashable, client: Closable) -> None:
-        """Take a client back that is as good as new; the one that nobody has used for longest makes room.
+        """Take a client back that is as good as new; the one that was unused for longest makes room.
 
         Args:
             key: as for :meth:`take`.
@@ -138,7 +138,7 @@ class Pending:
     """The backlog of a split: what is there, and has not been read yet.
 
     Attributes:
-        records: how many records; None where nobody knows that who has not read them.
+        records: how many records; None if only reading them would tell.
         bytes: how many bytes, as the source stores them; None where that is not known, or says nothing.
     """
 
@@ -219,7 +219,7 @@ class SourceReader(ABC):
     """Reads pieces inside a task. Two calls with the same piece give the same records in the same order.
 
     It lives as long as the task's instance, usually for many epochs, so that it may keep connections and buffers. What
-    it keeps is not state: any other reader may be asked for the next piece.
+    it keeps is not state: any other reader may get the next piece.
     """
 
     def open(self, context: ReaderContext) -> None:
@@ -274,7 +274,7 @@ class SplitEnumerator(ABC):
     def discover(self, now: int) -> Sequence[str]:
         """The ids of the splits known by now, in a stable order (new ones at the end).
 
-        A split that has finished need not be listed any more once :meth:`checkpoint_completed` has told its last
+        A split that has finished need not be listed any more once :meth:`checkpoint_completed` got its last
         position. It is then forgotten, and its id must not be listed again: it would be read from its beginning. Of a
         finished split that is still listed the id is kept, in memory and in every manifest, so a source of ever new
         splits should leave them out, and keep them out of :meth:`snapshot`. A split that has not finished is read to
@@ -284,7 +284,7 @@ class SplitEnumerator(ABC):
             now: the reading of the job's clock in milliseconds.
 
         Raises:
-            OSError: on a passing fault. An incomplete list would do no harm, but nobody would hear of it.
+            OSError: on a passing fault. An incomplete list would do no harm, but would go unnoticed.
             InfrastructureError: likewise.
         """
 
@@ -296,7 +296,7 @@ class SplitEnumerator(ABC):
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         """An epoch's share of a split, or None when there is nothing beyond ``position`` now (the split is idle).
 
-        May be asked again, with a smaller budget, for the same epoch; the last answer counts.
+        May be called again, with a smaller budget, for the same epoch; the last answer counts.
         """
 
     @abstractmethod
@@ -311,7 +311,7 @@ class SplitEnumerator(ABC):
         """The backlog beyond ``position``; not known, unless overridden.
 
         Asked after every epoch and shown as ``pendingRecords`` and ``pendingBytes``. So it is to be quick: what the
-        last look at the system told will do. Of bytes alone records are estimated.
+        last look at the system found will do. Of bytes alone records are estimated.
 
         Args:
             split_id: the split.
@@ -328,7 +328,7 @@ class SplitEnumerator(ABC):
         return False
 
     def gauges(self) -> Mapping[str, int]:
-        """Further metrics by name, shown as ``<source>.<name>``; asked for after every epoch."""
+        """Further metrics by name, shown as ``<source>.<name>``; called after every epoch."""
         return {}
 
     def snapshot(self) -> Json:
@@ -405,7 +405,7 @@ class Source(ABC, Generic[T_co]):
         return ()
 
     def check_schemas(self) -> Iterator[SchemaCheck]:
-        """Compare the schemas by which it reads with those of a registry, where it asks one."""
+        """Compare the schemas by which it reads with those of a registry, if it uses one."""
         for source in self.inner:
             yield from source.check_schemas()
 

@@ -153,7 +153,7 @@ def whole_number(name: str, text: str) -> int:
 
 
 class TopicSourceBuilder(MessageSourceBuilder):
-    """Puts a source of topics together: which partitions, beside what any source of messages is told."""
+    """Puts a source of topics together: which partitions, beside the settings of any source of messages."""
 
     def set_topics(self, *topics: str) -> Self:
         """Read all partitions of some topics.
@@ -252,7 +252,7 @@ class TopicSource(Source[T_co]):
 
     @property
     def group(self) -> str | None:
-        """The consumer group that it tells how far it has come; None for none."""
+        """The consumer group to which it commits offsets; None for none."""
         return None
 
     def check_schemas(self) -> Iterator[SchemaCheck]:

@@ -90,10 +90,10 @@ class GroupHealth(Enum):
 
     OK = "ok"
     BEHIND = "falls behind"
-    """Its lag has grown by more than a tenth of what has come in, though somebody reads."""
+    """Its lag has grown by more than a tenth of what has come in, although it is read."""
 
     STILL = "stands still"
-    """It has a lag, no members, and has not come further: nobody reads, or a job that has completed no epoch meanwhile.
+    """It has a lag, no members, and has not come further: no job reads it, or none has completed an epoch meanwhile.
 
     Jobs commit offsets, and are no members.
     """
@@ -152,7 +152,7 @@ def group_reports(before: TopicsState, after: TopicsState, read: Collection[str]
     Args:
         before: the first moment.
         after: the second one.
-        read: groups that somebody is known to read for, who need not be a member.
+        read: groups with a known reader, which need not be a member.
     """
     return [
         _group_report(group, topic, before, after, is_read=group in read)

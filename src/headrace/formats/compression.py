@@ -71,7 +71,7 @@ Decompressor = ZlibDecompressor | bz2.BZ2Decompressor | lzma.LZMADecompressor
 
 
 def compression_of(path: str) -> str | None:
-    """The compression that a file's name tells, or None."""
+    """The compression that a file's name says, or None."""
     return _COMPRESSIONS.get(Path(path).suffix.lower())
 
 

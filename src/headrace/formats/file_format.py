@@ -100,7 +100,7 @@ class FileFormat(ABC, Generic[T_co]):
         """The type of the records."""
 
     def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> FileFormat[T_co]:
-        """A format whose type is fixed, when it can only be told by looking into the files.
+        """A format whose type is fixed, when it can only be found in the files.
 
         Args:
             list_files: lists the files that are there now.
@@ -242,7 +242,7 @@ class BulkWriter(ABC):
 
     @property
     def can_be_joined(self) -> bool:
-        """Tell whether what joins files of this kind can read what was written; asked at the end."""
+        """Return whether what joins files of this kind can read what was written; called at the end."""
         return True
 
 
@@ -423,7 +423,7 @@ def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
 
     Args:
         kind: what they are; none of ``bytes``.
-        files: each is read before the next one is asked for.
+        files: each is read before the next one is taken.
     """
     join: Callable[..., Iterator[None]] = import_module(_JOINERS[kind.format]).join
     out = TakenOutput()

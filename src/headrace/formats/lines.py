@@ -389,7 +389,7 @@ class LineFormat(FileFormat[T_co]):
         with open_stream(file, self.charset) as stream:
             try:
                 sample = stream.read(_SAMPLE_BYTES)
-            except CorruptFileError:  # whoever reads it comes to it, and tells
+            except CorruptFileError:  # the reader comes to it, and reports it
                 sample = b""
         per_byte = max(sample.count(b"\n"), 1) / max(len(sample), 1)
         if compression_of(file.path) is not None:

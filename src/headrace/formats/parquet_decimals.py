@@ -107,7 +107,7 @@ class GroupColumns:
             if not dictionary.is_dictionary or not all(page.is_by_dictionary for page in pages):
                 return None
             values = dictionary.values(metadata.compression, column.length)
-        except (ValueError, IndexError, KeyError, pa.ArrowException):  # Arrow tells what is damaged
+        except (ValueError, IndexError, KeyError, pa.ArrowException):  # Arrow says what is damaged
             return None
         if values is None:
             return None
@@ -208,7 +208,7 @@ def _dictionary_page(values: npt.NDArray[np.int64], compression: str) -> tuple[b
 
 
 def _compressed(content: memoryview, compression: str) -> tuple[bytes | memoryview, ...]:
-    """Bytes in a compressed form, which nobody keeps: that of Snappy takes no time where nothing is looked for."""
+    """Bytes in a compressed form, which is not stored: that of Snappy takes no time where nothing is looked for."""
     if compression == "UNCOMPRESSED":
         return (content,)
     if compression == "SNAPPY" and content:

@@ -46,7 +46,7 @@ class SchemaRegistry:
     """The address of a schema registry and how to log in; it travels to the tasks with the job.
 
     Args:
-        url: ``https://host:8081``; several with commas between them, of which the first one that answers is asked.
+        url: ``https://host:8081``; several with commas between them, of which the first one that answers is used.
         basic_auth_user_info: ``user:password``.
         basic_auth_user_info_file: a file that holds ``user:password``, on every machine that runs tasks: so the
             password is no part of the job.
@@ -171,7 +171,7 @@ def registry_client(registry: SchemaRegistry) -> "RegistryClient":
 
 
 class RegistryClient:
-    """Asks a registry, each question once: what has an id never changes."""
+    """Queries a registry, once for each id: what has an id never changes."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
@@ -201,7 +201,7 @@ class RegistryClient:
             return self._by_id[key]
 
     def latest(self, subject: str, form: str = "") -> RegisteredSchema:
-        """The newest schema of a subject; it is asked for every time. ``form`` is that of :meth:`schema`."""
+        """The newest schema of a subject; it is requested every time. ``form`` is that of :meth:`schema`."""
         answer = self._version(subject, _LATEST, form)
         return self._registered(answer, answer["id"], form)
 
@@ -259,7 +259,7 @@ class RegistryClient:
             return self._ids[key]
 
     def _question(self, text: str, kind: str, references: tuple[ReferencedSchema, ...], register: bool) -> Any:
-        """A schema as the registry is asked for it, once it has what this refers to."""
+        """A schema in the form of requests to the registry, once it has what this refers to."""
         question: dict[str, Any] = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
         for each in references:
             inner = self._question(each.text, kind, each.references, register)
@@ -403,7 +403,7 @@ def without_header(messages: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class SchemaHeader:
-    """The id of a schema, for which the registry is asked in the task, before the first message.
+    """The id of a schema, which the task requests from the registry before the first message.
 
     Attributes:
         registry: the registry.

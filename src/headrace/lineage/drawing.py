@@ -46,7 +46,7 @@ def lineage_report(plan: JobPlan) -> dict[str, Any] | None:
     try:
         return lineage_document(lineage_of(plan))
     except Exception:
-        logger.warning("the lineage of job %r cannot be told", plan.name, exc_info=True)
+        logger.warning("the lineage of job %r cannot be reported", plan.name, exc_info=True)
         return None
 
 

@@ -1,4 +1,4 @@
-"""OpenLineage: tells a lineage service that a job runs, what it reads and writes, and how it has ended."""
+"""OpenLineage: events for a lineage service, on what a job reads and writes, that it runs, and how it has ended."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ENDS: Final = {JobStatus.FINISHED: "COMPLETE", JobStatus.SUSPENDED: "COMPLETE",
 
 
 def open_lineage_of(configuration: Configuration) -> OpenLineageListener:
-    """Return what tells OpenLineage of a job, by the transport that the configuration names.
+    """Return the listener that reports a job to OpenLineage, by the transport that the configuration names.
 
     Raises:
         ConfigurationError: when the client is not installed, or its configuration is wrong.
@@ -155,7 +155,7 @@ class OpenLineageListener:
             try:
                 self._client.emit(event)
             except Exception as error:
-                logger.warning("OpenLineage cannot be told of the job: %s", error)
+                logger.warning("the job cannot be reported to OpenLineage: %s", error)
 
 
 def _millis() -> int:

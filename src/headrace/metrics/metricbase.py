@@ -36,7 +36,7 @@ class MetricGroup:
         self._prefix = "".join(f"{name}." for group in groups for name in group if name is not None)
 
     def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
-        """A group in this one; with ``extra`` ``name`` is what is told apart, and ``extra`` which it is.
+        """A group in this one; with ``extra`` ``name`` is a key, and ``extra`` its value.
 
         Raises:
             InvalidProgramError: when one of them is empty.
@@ -106,7 +106,7 @@ class MetricGroup:
         expect(name, str, method)
         full_name = self._prefix + name
         if not name or full_name in OWN_NAMES:
-            reason = "headrace itself tells of operators under this name" if name else "it has no letter"
+            reason = "headrace itself measures operators under this name" if name else "it has no letter"
             raise refused(f"{method}: {name!r} cannot be the name of a metric, since {reason}")
         if self._groups:
             self._registry.groups.setdefault(full_name, self._groups)

@@ -1,6 +1,6 @@
 """The metrics of one operator in one subtask: their kinds, their names, and what they have come to in an epoch.
 
-Some names are those of what headrace itself tells of operators; functions cannot give them to metrics of theirs.
+Some names are those of headrace's own metrics of operators; functions cannot give them to theirs.
 """
 
 import math
@@ -112,18 +112,18 @@ class Rate:
 
 
 MetricGroupName: TypeAlias = tuple[str, str | None]
-"""A group of metrics: its name, and where the name is what is told apart, which of them it is."""
+"""A group of metrics: its name, and where the name is that of a key, its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """All metrics of an operator in a subtask; names have the names of their groups before them, with dots.
 
-    What has counted nothing is told once, when it is new.
+    A metric that has counted nothing is reported once, when it is new.
 
     Attributes:
         counters: what counters have counted in the epoch.
-        meters: how many events meters were told in the epoch, and over how many seconds their rate is.
+        meters: how many events meters have marked in the epoch, and over how many seconds their rate is.
         gauges: what gauges gave at the end of the epoch.
         distributions: the values of the epoch.
         groups: of new metrics that are in groups, these, the outermost one first.
@@ -137,7 +137,7 @@ class Measurements:
 
 
 class Metric:
-    """What a function tells about its work. Groups of metrics make them.
+    """A measured value of a function. Groups of metrics make them.
 
     Examples:
         >>> from headrace.metrics import Counter, Metric
@@ -223,7 +223,7 @@ class Meter(Metric):
         self._events.inc(value if type(value) is int else _whole(value, "mark_event"))
 
     def get_count(self) -> int:
-        """Return how many events this instance of the function has told of, since it was opened."""
+        """Return how many events this instance of the function has marked since it was opened."""
         return self._events.get_count()
 
     def take(self) -> int:
@@ -276,7 +276,7 @@ class Distribution(Metric):
 
 
 class Gauge(Metric):
-    """A value that is asked for at the end of each epoch.
+    """A value that is read at the end of each epoch.
 
     Args:
         name: its name with those of its groups, for messages.
@@ -298,7 +298,7 @@ class Gauge(Metric):
         try:
             given = self._value()
         except Exception as error:
-            error.add_note(f"raised by the gauge {self._name!r}, which is asked at the end of each epoch")
+            error.add_note(f"raised by the gauge {self._name!r}, which is read at the end of each epoch")
             raise
         number = as_number(given)
         if number is None:
@@ -339,7 +339,7 @@ class MetricRegistry:
     _reported: set[str] = field(default_factory=set)
 
     def registered(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
-        """The metric of a name, which is made when it is first asked for.
+        """The metric of a name, which is made on the first call.
 
         Raises:
             InvalidProgramError: when there is one of another kind, or one that would be shown under the same name.
@@ -353,7 +353,7 @@ class MetricRegistry:
         return known
 
     def register_gauge(self, name: str, value: Callable[[], object]) -> None:
-        """Have a value asked for, in place of an earlier one of this name.
+        """Register a value to be read, in place of an earlier one of this name.
 
         Raises:
             InvalidProgramError: as :meth:`registered`.

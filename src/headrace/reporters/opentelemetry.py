@@ -106,7 +106,7 @@ def _exported(export: Callable[[], Any], endpoint: str) -> None:
 
 @contextmanager
 def _telling_nothing(logger: str) -> Iterator[list[str]]:
-    """Inside, what this thread would log by loggers of a name and below is kept: who calls says it, once."""
+    """Inside, what this thread would log by loggers of a name and below is kept: the caller logs it, once."""
     kept: list[str] = []
     thread = threading.get_ident()
 
@@ -161,7 +161,7 @@ class _Points:
 
     Args:
         context: the reporter's.
-        begun: since when counters and distributions are told, in nanoseconds since 1970.
+        begun: the start of counters and distributions, in nanoseconds since 1970.
         now: when the samples were taken, likewise.
     """
 

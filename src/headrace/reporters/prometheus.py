@@ -235,7 +235,7 @@ class ScrapeEndpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

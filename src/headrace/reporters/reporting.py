@@ -1,4 +1,4 @@
-"""The reporters that a configuration asks for, and the listener that hands the status of a job to them.
+"""The reporters of a configuration, and the listener that hands the status of a job to them.
 
 Options are ``metrics.reporter.<name>.<option>`` and ``traces.reporter.…``. Reporters have threads of their own, so that
 no epoch waits.
@@ -65,7 +65,7 @@ FACTORY: Final = ConfigOption[str | None](
     "factory.class", str, None, "Which reporter it is: its name, or its factory in Flink.", ("class",)
 )
 INTERVAL: Final = ConfigOption(
-    "interval", positive_duration, 10_000, "The time between two reports, for those that are not asked for."
+    "interval", positive_duration, 10_000, "The time between two reports, for those that are not scraped."
 )
 DELIMITER: Final = ConfigOption[str | None](
     "scope.delimiter", str, None, "As `metrics.scope.delimiter`, for this reporter."
@@ -105,7 +105,7 @@ class ReporterSettings(Generic[R_co]):
     Attributes:
         name: its name in the configuration.
         reporter: the reporter, not open yet.
-        common: what all of its kind are told.
+        common: the settings of all of its kind.
         options: its own options, checked.
     """
 
@@ -138,7 +138,7 @@ class _ReporterKind(Generic[R]):
     common: tuple[ConfigOption, ...]
 
     def settings(self, configuration: Configuration) -> Iterator[ReporterSettings[R]]:
-        """Those that a configuration asks for.
+        """Those of a configuration.
 
         Raises:
             ConfigurationError: when there is no such reporter, or one of its options cannot be read.
@@ -197,16 +197,16 @@ _TRACES: Final = _ReporterKind(
 
 
 def reporters_of(configuration: Configuration) -> list[ReporterSettings[MetricReporter]]:
-    """The reporters of metrics that a configuration asks for.
+    """The reporters of metrics of a configuration.
 
     Raises:
-        ConfigurationError: when what it asks for cannot be done.
+        ConfigurationError: when what it says cannot be done.
     """
     return list(_METRICS.settings(configuration))
 
 
 def trace_reporters_of(configuration: Configuration) -> list[ReporterSettings[TraceReporter]]:
-    """The reporters of spans that a configuration asks for.
+    """The reporters of spans of a configuration.
 
     Raises:
         ConfigurationError: likewise.
@@ -392,10 +392,10 @@ _PARTING_SECONDS: Final = 5.0
 
 
 def reporting_of(configuration: Configuration) -> JobReporting | None:
-    """Return what reports on a job as its configuration says; None where that asks for nothing.
+    """Return what reports on a job as its configuration says; None if that names no reporters.
 
     Raises:
-        ConfigurationError: when what it asks for cannot be done.
+        ConfigurationError: when what it says cannot be done.
     """
     metrics, traces = reporters_of(configuration), trace_reporters_of(configuration)
     return JobReporting(configuration, metrics, traces) if metrics or traces else None

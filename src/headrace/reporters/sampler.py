@@ -29,7 +29,7 @@ from headrace.plan.job_plan import JobPlan, operator_id
 _Reading: TypeAlias = Callable[[JobSnapshot, int], MetricValue]
 
 _NOT_YET: Final = -1
-"""What Flink tells of a checkpoint, or of a running job, that is not there."""
+"""What Flink reports of a checkpoint, or of a running job, that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ JOB_METRICS: Final = (
     ),
     JobMetric(
         "lastEpochPlanningTime",
-        "Milliseconds of that in which the sources were asked what there is to read.",
+        "Milliseconds of that in which sources looked what there is to read.",
         _of_latest(lambda latest: round(latest.planning * 1000)),
     ),
     JobMetric(
@@ -132,7 +132,7 @@ JOB_MANAGER_METRICS: Final = (
 MEASURED_STATUSES: Final = tuple(
     status for status in JobStatus if not (status.is_terminal_state() or status is JobStatus.RECONCILING)
 )
-"""The statuses whose times are told."""
+"""The statuses whose times are reported."""
 
 
 def _state(status: JobStatus) -> _Reading:
@@ -281,7 +281,7 @@ class JobSampler:
     def samples(self, job: JobSnapshot, now: int) -> list[MetricSample]:
         """All metrics of a job at a moment, in milliseconds of the system's clock; none before it has begun.
 
-        What is known of an operator as a whole, and not by subtask, is told of its subtask 0: so sums and maxima over
+        What is known of an operator as a whole, and not by subtask, is that of its subtask 0: so sums and maxima over
         its subtasks are right.
         """
         if job.start is None or job.plan is None:

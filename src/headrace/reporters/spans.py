@@ -34,7 +34,7 @@ class Span:
         end: likewise.
         attributes: what else is known of it.
         children: its parts.
-        scope: what tells of it.
+        scope: what reports it.
         error: what it failed with; empty for nothing.
     """
 

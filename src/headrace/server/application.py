@@ -32,7 +32,7 @@ _FRESH_SECONDS: Final = 0.5
 """An answer is given again for so long, unless what is known of a job has changed."""
 
 _MOST_SECONDS: Final = 1.0
-"""The longest that one is given again while many ask, even then: what it names is soon asked for, and gone some day."""
+"""The longest that one is reused, even then: clients soon request what it names, which is gone some day."""
 
 _SHARE: Final = 0.005
 """The share of a core for making such answers while many ask."""
@@ -127,7 +127,7 @@ async def _answer(
 
 
 def _shared(route: RestRoute, service: RestService, recent: RecentAnswers[Response], request: Request) -> Response:
-    """An answer that is the same for everybody who asks while the job is as it is; bodies mean nothing to it."""
+    """An answer that is the same for all clients while the job is as it is; bodies mean nothing to it."""
     key = (request.scope["path"], request.scope["query_string"])
     named = request.path_params.get("jobid")
 
@@ -237,7 +237,7 @@ def error_response(status: HTTPStatus, message: str, headers: dict[str, str] | N
 
 
 def refuse(_: Request, status: HTTPStatus, message: str) -> Response:
-    """What nobody answers, or whose endpoint has failed."""
+    """The answer to a request without an endpoint, or whose endpoint has failed."""
     return error_response(status, message)
 
 

@@ -1,4 +1,4 @@
-"""What is told of a job by others than those who run it: its status as a document of JSON, and archives of these.
+"""A job as other processes know it: its status as a document of JSON, and archives of these.
 
 A document has all that a snapshot knows but for the program itself: of its plan there is what can be shown, of errors
 their class and message. Secrets are masked in it. Fields that a reader does not know are left out, and those that it
@@ -41,7 +41,7 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class DescribedProgress(WatermarkProgress):
-    """Event time in a job that others have told of.
+    """Event time in a job of another process.
 
     Attributes:
         reached: what :meth:`of_operators` gives.
@@ -61,7 +61,7 @@ def snapshot_to_document(job: JobSnapshot) -> dict[str, Any]:
 
 
 def snapshot_of_document(document: Mapping[str, Any]) -> JobSnapshot:
-    """The snapshot that a document tells of.
+    """The snapshot of a document.
 
     Raises:
         HeadraceError: when it is of a later version, or no such document.
@@ -214,13 +214,13 @@ _STATUS: Final = "status"
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """All that is told of a job by others.
+    """What other processes know of a job.
 
     Attributes:
         snapshot: its status.
         configuration: its configuration, with secrets masked.
         place: where it runs, or has run: ``host`` and ``tm_id``.
-        lineage: its datasets and their flow; None where they are not told.
+        lineage: its datasets and their flow; None if unknown.
         at_work: the lines of the program that are at work, where an epoch takes long.
         waits_for: what it waits for before it begins; empty when it has begun.
     """
@@ -240,7 +240,7 @@ def to_document(
     at_work: tuple[str, ...] = (),
     waits_for: str = "",
 ) -> dict[str, Any]:
-    """What a process tells of its job, as JSON has it."""
+    """What a process reports of its job, as JSON has it."""
     return {
         _STATUS: snapshot_to_document(snapshot),
         "configuration": masked(configuration.to_dict()),
@@ -252,7 +252,7 @@ def to_document(
 
 
 def of_document(document: Mapping[str, Any]) -> JobReport:
-    """What a document tells of a job.
+    """The report of a document.
 
     Raises:
         HeadraceError: when it is no such document, or of a later version.
@@ -297,7 +297,7 @@ def read_archive(folder: Folder, job_id: str) -> JobReport:
 
 
 def archiving(location: str, configuration: Configuration) -> JobListener:
-    """Who archives a job with a configuration at a location, when it has ended.
+    """The listener that archives a job when it has ended.
 
     Raises:
         ConfigurationError: when there can be no such place.

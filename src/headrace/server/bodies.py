@@ -65,7 +65,7 @@ _TELL_OF_BODIES: Final = (b"content-length", b"transfer-encoding")
 
 
 async def drained(request: Request) -> bytes:
-    """Read what nobody wants, so that the client comes to read the answer."""
+    """Read the rest of a body and drop it, so that the client comes to read the answer."""
     length = 0
     try:
         async with asyncio.timeout(_READ_SECONDS):
@@ -74,7 +74,7 @@ async def drained(request: Request) -> bytes:
                 if length > _MOST_DRAINED:
                     break
     except (TimeoutError, ClientDisconnect):
-        logger.debug("a client has sent %d bytes that nobody wants, and went away", length)
+        logger.debug("a client has sent %d bytes that are not used, and went away", length)
     return b""
 
 
@@ -96,7 +96,7 @@ _MOST_HEADER_BYTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that somebody sends.
+    """A file that a client sends.
 
     Attributes:
         name: its name, as the client says it.

@@ -27,12 +27,12 @@ _LAST_LOOK_SECONDS: Final = 1.0
 
 
 class RestClientError(HeadraceError):
-    """A server cannot be reached, or refuses what it was asked for; the message says why."""
+    """A server cannot be reached, or refuses a request; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """Asks one server.
+    """Sends requests to one server.
 
     Attributes:
         address: ``http://host:port``.
@@ -139,7 +139,7 @@ class RestClient:
         self, method: str, target: str, body: bytes | None, kind: str
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         headers = {} if body is None else {"Content-Type": kind, "Content-Length": str(len(body))}
-        headers |= {"Sec-Fetch-Site": "none"}  # as browsers say what no page has asked for
+        headers |= {"Sec-Fetch-Site": "none"}  # as browsers mark what is no request of a page
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
         connection = self._connection()
         try:
@@ -177,7 +177,7 @@ class RestClient:
         """Wait for the outcome of something that was triggered.
 
         Args:
-            path: where it is asked for.
+            path: that of the request.
             timeout: for how many seconds.
 
         Returns:

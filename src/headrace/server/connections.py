@@ -30,7 +30,7 @@ _HEAD_SECONDS: Final = 10.0
 """The time limit for the arrival of the head of a request, the first one or the next."""
 
 _ANSWER_SECONDS: Final = 30.0
-"""The time limit from there until the answer has left, and between two parts of a body: who reads that bounds it."""
+"""The time limit from there until the answer has left, and between two parts of a body: its reader bounds it."""
 
 _MOST_HEAD_BYTES: Final = 16_384
 """The size of the head of a request with what follows its last chunk; and of what has arrived and is nothing yet."""
@@ -41,7 +41,7 @@ _MOST_WAITING: Final = 8
 """The largest number of requests on a connection that wait for the answer to an earlier one."""
 
 _logger = logging.getLogger(__name__)
-_logger.setLevel(logging.ERROR)  # whoever sends what is no HTTP is not to fill the log of a job
+_logger.setLevel(logging.ERROR)  # clients that send no HTTP are not to fill the log of a job
 
 
 class RefusedRequestError(Exception):

@@ -1,4 +1,4 @@
-"""Flink's own web UI: its files out of a jar, and what it asks for from a server of jobs."""
+"""Flink's own web UI: its files out of a jar, and its requests to a server of jobs."""
 
 import asyncio
 import mimetypes
@@ -73,7 +73,7 @@ def _in_folder(place: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
 
 
 def flink_web_application(web: FlinkWeb, client: RestClient, settings: RestSettings) -> RoutedApplication:
-    """The application that shows the UI; it has the rights of whoever has started it, so pages of others are refused.
+    """The application that shows the UI; it has the rights of the user that started it, so pages of others are refused.
 
     Args:
         web: the files.

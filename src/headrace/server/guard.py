@@ -1,4 +1,4 @@
-"""Who is let in: nobody without the token where there is one, and no page of another site."""
+"""Access to the server: only with the token if there is one, and for no page of another site."""
 
 import base64
 import hmac
@@ -25,7 +25,7 @@ class RequestGuard:
     A page of any site can have a browser send requests to this machine: with ``Host`` and ``Origin`` it has to say so.
 
     Args:
-        settings: who is let in.
+        settings: the rules of access.
     """
 
     def __init__(self, settings: RestSettings) -> None:
@@ -64,10 +64,10 @@ class RequestGuard:
             raise RestError(HTTPStatus.UNAUTHORIZED, "the request needs the token: Authorization: Bearer <token>")
 
     def check_origin(self, method: str, headers: Mapping[str, str]) -> None:
-        """See that no page of another site asks for a change.
+        """Refuse changes by pages of other sites.
 
         With the images of a page browsers send the password that they know, and over plain HTTP not whose page it is.
-        So who changes something by ``GET`` has to prove that it is none, by what pages of others cannot say.
+        So a change by ``GET`` has to prove that it is none, by headers that pages of others cannot send.
 
         Raises:
             RestError: when one does.

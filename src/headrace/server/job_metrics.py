@@ -36,7 +36,7 @@ class JobMetrics:
         return dict(self._of(ScopeKind.JOB_MANAGER))
 
     def of_operator(self, uid: str) -> Mapping[int, Numbers]:
-        """Those of an operator, by subtask; what is known of the operator as a whole is told of subtask 0."""
+        """Those of an operator, by subtask; what is known of the operator as a whole is that of subtask 0."""
         return self._by_task.get(operator_id(uid), {})
 
     def total(self, uid: str, name: str, subtask: int | None) -> float | None:

@@ -28,7 +28,7 @@ _ENDED_JOBS_KEPT: Final = 50
 """The largest number of ended jobs that are still shown: a program may run one after another."""
 
 _LONG_SECONDS: Final = 10.0
-"""The time of an epoch from which on it is told which lines of the program are at work."""
+"""The time of an epoch after which a status has the lines of the program that are at work."""
 
 _MOST_LINES: Final = 4
 
@@ -37,7 +37,7 @@ LOGS: Final = ("log", "stdout")
 """The files of a process: what it has logged, and what it has printed."""
 
 MOST_LOG_BYTES: Final = 32 << 20
-"""The size of the end of a log that is kept on a storage, and that is told."""
+"""The size of the end of a log that is kept on a storage, and served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class JobLog:
 
     Attributes:
         text: what it says.
-        position: where it ends; what comes later is asked for by it.
+        position: where it ends; a request for what comes later names it.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""The servers of this user's jobs on this machine, so that commands find them without being told an address."""
+"""The servers of this user's jobs on this machine, so that commands find them without an address."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class LocalServer:
 
 
 def _folder() -> Path:
-    """Return where servers are noted: nobody but their user can write there."""
+    """Return where servers are noted: only their user can write there."""
     given = os.environ.get("XDG_RUNTIME_DIR")
     return Path(given) / "headrace" if given else Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
 

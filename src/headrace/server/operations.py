@@ -1,4 +1,4 @@
-"""What takes longer than a request: it is triggered, and its outcome asked for later, as in Flink."""
+"""What takes longer than a request: it is triggered, and its outcome requested later, as in Flink."""
 
 import secrets
 import threading
@@ -19,11 +19,11 @@ class TriggeredOperation:
     """One operation.
 
     Attributes:
-        kind: what was asked for; a trigger of one kind is unknown where another kind is asked for.
-        subject: the job that was asked, or what else it is about.
+        kind: that of the operation; a trigger of one kind is unknown to requests for another.
+        subject: the job, or what else it is about.
         outcome: its result, later.
         ended: when that was there, in seconds that never go back; None before.
-        is_told: whether somebody has been told of it since.
+        is_reported: whether the outcome has been requested since.
     """
 
     kind: str
@@ -37,8 +37,8 @@ class Operations:
     """The operations of a server; from any thread.
 
     Args:
-        store_seconds: for how long an outcome can be asked for.
-        clock: tells seconds, never going back.
+        store_seconds: how long an outcome is kept.
+        clock: returns seconds, never going back.
     """
 
     def __init__(self, store_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,8 +52,8 @@ class Operations:
         """Begin an operation, unless one was begun under that id.
 
         Args:
-            kind: what is asked for.
-            subject: of whom.
+            kind: that of the operation.
+            subject: the job.
             trigger: the id that the client has chosen, so that it can ask again; None for any.
             begin: begins it.
 
@@ -80,7 +80,7 @@ class Operations:
         return self.begin(kind, subject, trigger, begin)
 
     def do(self, work: Callable[[], Any]) -> None:
-        """Do something whose outcome nobody asks for, on that thread."""
+        """Do something without an outcome on that thread."""
         self._worker.submit(work)
 
     def get(self, kind: str, subject: str, trigger: str) -> CompletableFuture[Any]:
@@ -98,9 +98,9 @@ class Operations:
             return operation.outcome
 
     def wait_until_reported(self, seconds: float) -> None:
-        """Wait until whoever has asked for something has its outcome: the process is about to end.
+        """Wait until clients have the outcomes of what they have triggered: the process is about to end.
 
-        What nobody has asked for within that time nobody waits for.
+        Outcomes that are not requested within that time are dropped.
         """
         until = time.monotonic() + seconds
         while time.monotonic() < until and any(self._is_awaited(each, seconds) for each in list(self._known.values())):

@@ -1,4 +1,4 @@
-"""Answers that were just given: however many ask for one, it is made now and then, so that nobody slows a job down."""
+"""A cache of answers: however many clients request one, it is made now and then, so that none slows a job down."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ class _Given(Generic[T]):
 
     Attributes:
         answer: what it is.
-        jobs: what was known of the jobs that it tells of.
+        jobs: what was known of the jobs that it is about.
         until: until when it is given again while that is the same, in seconds that never go back.
         at_least: until when it is given again even if more is known, unless the state of a job has changed.
     """
@@ -45,7 +45,7 @@ class _Place(Generic[T]):
     """Where an answer is kept.
 
     Attributes:
-        lock: is held by who makes it.
+        lock: is held while it is made.
         given: the answer; None before it was made.
     """
 
@@ -59,7 +59,7 @@ class RecentAnswers(Generic[T]):
     Args:
         least_seconds: so long an answer is given again: there are spans in it that grow while nothing happens.
         most_seconds: the longest that one is given again while many others have to be made.
-        share: of a core, for making answers where more is asked for than that and for a while.
+        share: of a core, for making answers while requests would take more for a while.
         clock: seconds, never going back.
         spent: the seconds of processor time that this thread has taken.
     """
@@ -86,8 +86,8 @@ class RecentAnswers(Generic[T]):
         """The answer to a request; None where it has to be made anew.
 
         Args:
-            key: what is asked for.
-            jobs: what is known now of the jobs that it tells of.
+            key: identifies the request.
+            jobs: what is known now of the jobs that it is about.
         """
         place = self._places.get(key)
         given = None if place is None else place.given
@@ -97,9 +97,9 @@ class RecentAnswers(Generic[T]):
         """The answer to a request; while one thread makes it anew, others get it as it was a moment ago.
 
         Args:
-            key: what is asked for.
+            key: identifies the request.
             make: makes the answer.
-            jobs: what is known now of the jobs that it tells of.
+            jobs: what is known now of the jobs that it is about.
         """
         found = self.fresh(key, jobs)
         if found is not None:

@@ -20,7 +20,7 @@ class RestService:
     """What is served.
 
     Attributes:
-        settings: where, and to whom.
+        settings: the address, and the rules of access.
         jobs: the jobs.
         operations: what was triggered.
         refresh_millis: how often dashboards ask.
@@ -49,7 +49,7 @@ class RestService:
 
 @dataclass(frozen=True, slots=True)
 class RestRequest:
-    """What somebody asks for.
+    """A request to an endpoint.
 
     Attributes:
         service: what is served.

@@ -1,7 +1,7 @@
 """Logs of processes as files of bounded size: what has become large is put aside as ``log.1``, ``log.2`` and so on.
 
 A process, and all that it starts, writes to the end of one file from its start to its end. So a full file is copied
-and cut, not renamed: whoever has it open goes on at its beginning.
+and cut, not renamed: a process that has it open goes on at its beginning.
 """
 
 import codecs
@@ -162,7 +162,7 @@ class RotatedLog:
 
     @contextlib.contextmanager
     def _locked(self, how: int) -> Iterator[None]:
-        """Inside, nobody puts anything aside while somebody reads."""
+        """Inside, the log is not rotated while it is read."""
         with self._file.with_name(f"{self._file.name}.lock").open("ab") as lock:
             fcntl.flock(lock, how)
             yield

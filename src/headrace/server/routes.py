@@ -1,4 +1,4 @@
-"""The table of routes: each path of the REST API, and who answers it."""
+"""The table of routes: each path of the REST API, and its handler."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ class RestRoute:
         status: the status of the answer.
         query: what may follow the path.
         body: the model of the body; None where it has none.
-        is_open: whether nobody needs a token for it: probes have none.
+        is_open: whether it needs no token: probes have none.
         is_drained: whether the body may be large, and is thrown away: clients that send programs read no answer before.
         is_upload: whether there is a file in the body, where programs are taken; else it is thrown away.
         blocks: whether it may wait for a storage or a process, so that it needs a thread.
-        is_shared: whether its answer is of nothing but what is known of jobs, so that all who ask may get the same.
+        is_shared: whether its answer is of nothing but what is known of jobs, so that all clients may get the same.
         is_long: whether its answer may have many megabytes, so that few are on their way at the same time.
     """
 
@@ -78,7 +78,7 @@ class RestRoute:
 
 
 class _Get(NamedTuple):
-    """A path that only tells something."""
+    """A path that changes nothing."""
 
     path: str
     handler: Handler

@@ -1,4 +1,4 @@
-"""From the path of a request to who answers it: a tree by the parts of paths, since lists of patterns take long."""
+"""From the path of a request to its endpoint: a tree by the parts of paths, since lists of patterns take long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 Answers = Callable[[Request], Awaitable[Response]]
 
 Again = Callable[[], Response | None]
-"""Gives the answer without the request; None where its endpoint has to be asked."""
+"""Gives the answer without the request; None where its endpoint has to answer."""
 
 REQUEST: Final = "headrace.request"
 """Where a scope of ASGI has its request as it has arrived, where that is known as a whole."""
@@ -66,8 +66,8 @@ class _Node:
     Attributes:
         parts: those that go on with a part.
         named: those that go on with a part of any name, by what that is called.
-        methods: who answers the path that ends here.
-        rest: who answers all paths that go on.
+        methods: the endpoints of the path that ends here.
+        rest: the endpoints of all longer paths.
     """
 
     parts: dict[str, _Node] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class RoutingTable:
         node.methods.setdefault(endpoint.method, endpoint.answers)
 
     def find(self, method: str, path: str) -> Found | None:
-        """Who answers a path; None where nobody does. There may be others than of this method."""
+        """The endpoints of a path; None if it has none. There may be others than of this method."""
         return self._root.find(_parts(path), method)
 
 
@@ -156,7 +156,7 @@ class RoutedApplication:
         again = self._again.get(request)
         try:
             return None if again is None else again()
-        except Exception:  # a job that there is no more, say: the endpoint tells what is wrong
+        except Exception:  # a job that there is no more, say: the endpoint says what is wrong
             return None
 
     def _remember(self, request: bytes, again: Again) -> None:

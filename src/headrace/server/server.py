@@ -63,7 +63,7 @@ class RestServer:
     """Serves jobs at an address from its start to the end of the process.
 
     Args:
-        settings: where, and to whom.
+        settings: the address, and the rules of access.
         serves: gives what is served at an address; the jobs that are added when left out.
 
     Attributes:
@@ -110,7 +110,7 @@ class RestServer:
         return self._service.jobs.all()
 
     def end(self) -> None:
-        """The process ends: wait for whoever has yet to hear what came of what they asked for."""
+        """The process ends: wait until clients have the outcomes of what they triggered."""
         self._service.operations.wait_until_reported(_PARTING_SECONDS)
         self.close()
 
@@ -139,7 +139,7 @@ def serve(app: ASGIApp, settings: RestSettings, started: Callable[[str], None]) 
     Args:
         app: what to serve.
         settings: where.
-        started: is told the address.
+        started: is called with the address.
     """
     bound = _bound(settings)
     with bound:
@@ -211,7 +211,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 _lock = threading.Lock()
 _servers: list[RestServer] = []
-"""The one of this process; none before the first job that asks for it."""
+"""The one of this process; none before the first job that needs it."""
 
 
 def server_of_process(configuration: Configuration) -> RestServer:
@@ -229,7 +229,7 @@ def server_of_process(configuration: Configuration) -> RestServer:
             _servers.append(server)
         elif _servers[0].settings != settings:
             logger.warning(
-                "the jobs of this process are served at %s, as the first of them has asked for: rest.* and "
+                "the jobs of this process are served at %s, as the first of them says: rest.* and "
                 "security.ssl.rest.* of later ones have no effect",
                 _servers[0].address,
             )

@@ -1,4 +1,4 @@
-"""How jobs are served, as the configuration says: where, to whom, and over TLS or not."""
+"""How jobs are served, as the configuration says: address, access, and TLS."""
 
 import ipaddress
 import socket
@@ -25,7 +25,7 @@ class TlsSettings:
     Attributes:
         keystore: the private key and its certificates.
         key_password: what the key is encrypted with; None where it is not.
-        truststore: who signs the certificates of clients; None where they need none.
+        truststore: the certificates that sign those of clients; None where they need none.
     """
 
     keystore: str
@@ -55,7 +55,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """Where jobs are served, and to whom.
+    """The address at which jobs are served, and the rules of access.
 
     Attributes:
         bind_address: the address of this machine.
@@ -66,7 +66,7 @@ class RestSettings:
         store_seconds: for how long the outcome of an operation is kept.
         refresh_millis: how often dashboards ask.
         token_file: where the token is; empty for nowhere.
-        is_noted: whether commands on this machine find the server without being told its address.
+        is_noted: whether commands on this machine find the server without its address.
     """
 
     bind_address: str
@@ -84,7 +84,7 @@ class RestSettings:
         """The settings of a configuration.
 
         Raises:
-            ConfigurationError: when somebody could come in from other machines unasked, or a file cannot be used.
+            ConfigurationError: when other machines would have access without authentication, or a file cannot be used.
         """
         port, ports = configuration.get(options.REST_PORT), configuration.get(options.REST_BIND_PORT)
         token_file = configuration.get(options.REST_TOKEN_FILE)
@@ -103,7 +103,7 @@ class RestSettings:
         return settings
 
     def check(self) -> None:
-        """See that nobody comes in from other machines unasked.
+        """Refuse access from other machines without authentication.
 
         Raises:
             ConfigurationError: when anybody would.
@@ -111,7 +111,7 @@ class RestSettings:
         knows_clients = self.token is not None or (self.tls is not None and self.tls.truststore is not None)
         if not (self.is_loopback or knows_clients):
             raise ConfigurationError(
-                f"{options.REST_BIND_ADDRESS.key} = {self.bind_address!r}: whoever reaches that address could stop the "
+                f"{options.REST_BIND_ADDRESS.key} = {self.bind_address!r}: any client that reaches it could stop the "
                 f"job. Set {options.REST_TOKEN_FILE.key} to a file with a token (python -c 'import secrets; "
                 f"print(secrets.token_urlsafe())' makes one), or {options.REST_SSL.key} and "
                 f"{options.REST_SSL_AUTHENTICATION.key} with certificates; or leave the address out, for this machine "
@@ -145,7 +145,7 @@ _ALL_ADDRESSES: Final = ("0.0.0.0", "::", "")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine as nobody else can name it."""
+    """Return whether a host is a name of this machine that reaches no other one."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True

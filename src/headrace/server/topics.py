@@ -1,6 +1,6 @@
-"""The topics that a job reads and writes, where they are, and who reads them.
+"""The topics that a job reads and writes, where they are, and their readers.
 
-Those of a job of this process are looked at while somebody asks, by threads that no answer waits for.
+Those of a job of this process are looked at while there are requests, by threads that no answer waits for.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class GroupInfo:
         members: the number of its members, which may read other topics.
         lag: the records that it has not read.
         health: ``ok``, ``falls behind``, ``stands still`` or ``has lost records``.
-        is_own: whether the job tells it how far it has come; such a group has no members.
+        is_own: whether the job commits offsets to it; such a group has no members.
     """
 
     group: str
@@ -105,7 +105,7 @@ class JobTopics:
 
 
 def read_topics(document: Mapping[str, Any]) -> JobTopics:
-    """The topics that another process tells of."""
+    """The topics that another process reports."""
     return JobTopics(
         [
             TopicsInfo(
@@ -126,7 +126,7 @@ _MOST_APART_SECONDS: Final = 60.0
 """The time between two looks: at least, for each second that the last one has taken, and at most."""
 
 _WAITED_SECONDS: Final = 1.0
-"""So long an answer waits for the look that it has asked for; it has the one before then."""
+"""So long an answer waits for the look that it has requested; after that it has the one before."""
 
 _MOST_TOPICS: Final = 500
 _MOST_GROUPS: Final = 500
@@ -162,7 +162,7 @@ class TopicsWatch:
         states, error = self._states, self._error
         topics = [] if not states else topic_reports(states[0], states[-1])
         has_rates = len(states) > 1
-        read = own if has_rates or not states else states[0].groups  # of one look nobody can be told to stand still
+        read = own if has_rates or not states else states[0].groups  # one look cannot show that a group stands still
         groups = [] if not states else group_reports(states[0], states[-1], read)
         listed = sorted((_topic(each, used, has_rate=has_rates) for each in topics), key=lambda each: not each.is_used)
         return TopicsInfo(
@@ -190,7 +190,7 @@ class TopicsWatch:
             if self._monitor is None:
                 self._monitor = self._place.monitor(self._options)
             state = self._monitor.look()
-        except Exception as error:  # whatever it is, the job goes on, and whoever looks is told
+        except Exception as error:  # whatever it is, the job goes on, and the page shows it
             logger.debug("the topics of %s cannot be looked at", without_secrets(self._place.name), exc_info=True)
             self._error = f"{type(error).__name__}: {error}"
             self._monitor = None
@@ -242,7 +242,7 @@ class TopicsOfJob:
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What a job uses in a place: topics, and groups that it tells how far it has come."""
+    """What a job uses in a place: topics, and groups to which it commits offsets."""
 
     topics: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)

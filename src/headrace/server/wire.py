@@ -84,7 +84,7 @@ class SchemaBook:
     """Schemas of OpenAPI of models, each model under its own name.
 
     Attributes:
-        schemas: those of all models that were asked for, and of what they consist of.
+        schemas: those of all requested models, and of what they consist of.
     """
 
     def __init__(self) -> None:

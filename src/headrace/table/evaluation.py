@@ -47,7 +47,7 @@ class BoundSqlCall(Bound):
 
     Attributes:
         function: its name in the table of functions.
-        invocation: what the kernel is told.
+        invocation: the arguments of the kernel besides columns.
         arguments: what it is applied to.
         at: its place in the statement, for messages; empty where it is not known.
     """

@@ -137,7 +137,7 @@ PREDICATE_PUSHDOWN: Final = ConfigOption(
     "table.optimizer.source.predicate-pushdown-enabled",
     boolean,
     True,
-    "Whether connectors are told of conditions, by which they may read fewer rows.",
+    "Whether connectors get conditions, by which they may read fewer rows.",
 )
 NON_DETERMINISTIC_UPDATES: Final = ConfigOption(
     "table.optimizer.non-deterministic-update.strategy",

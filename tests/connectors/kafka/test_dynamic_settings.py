@@ -257,7 +257,7 @@ def test_yaml_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
         ("null", "it should be a list of streams.*is empty"),
         ('{"streamId": "a"}', "it should be a list of streams"),
         ('[{"streamId": "a"}]', "stream 1 has no 'clusterMetadataList'"),
-        ('[{"streamID": "a"}]', "stream 1 has 'streamID', which nobody knows: did you mean streamId?"),
+        ('[{"streamID": "a"}]', "stream 1 has 'streamID', which is unknown: did you mean streamId?"),
         ('["a"]', "stream 1 should have 'streamId', 'clusterMetadataList', and is 'a'"),
         (of_one('{"bootstrapServers": "b:1", "topics": "c"}'), "'topics' of cluster 1 of stream 'a' should be a list"),
         (of_one('{"topics": ["c"]}'), "cluster 1 of stream 'a' has no 'bootstrapServers'"),

@@ -439,5 +439,5 @@ def test_what_is_told_of_no_windows_is_refused() -> None:
     build = over(tumbling(10), "summed")
     with pytest.raises(ConfigurationError, match="uid windwos, which are no windows or joins"):
         JobHarness(build, configuration={OPTION: "windwos=drop"})
-    with pytest.raises(ConfigurationError, match="windows=merge: windows can be told to fail, drop, reaggregate"):
+    with pytest.raises(ConfigurationError, match="windows=merge: the choices are fail, drop, reaggregate"):
         JobHarness(build, configuration={OPTION: "windows=merge"})

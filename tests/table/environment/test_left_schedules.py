@@ -201,7 +201,7 @@ def test_nobody_who_takes_a_schedule_is_told(tmp_path: Path, cluster: Cluster) -
     tables = program(cluster)
     with (
         patch.object(refresh_schedule, "_TAKEN_SECONDS", 0.0),
-        pytest.raises(ConfigurationError, match="no dispatcher has taken up the schedule of materialized table shop"),
+        pytest.raises(ConfigurationError, match="no dispatcher has adopted the schedule of materialized table shop"),
     ):
         create(tables, tmp_path)
     assert tables.list_materialized_tables() == []

@@ -204,7 +204,7 @@ class BucketAssigner:
         """Folders ``field=value``, one in the other, as Hive and Spark lay out partitions and read them.
 
         Values are spelled and escaped as there; a missing value and an empty text have the folder
-        ``field=__HIVE_DEFAULT_PARTITION__``, unless told otherwise. The fields stay in the files as well.
+        ``field=__HIVE_DEFAULT_PARTITION__``, by default. The fields stay in the files as well.
 
         Args:
             fields: names of fields, and expressions, which need a name: ``col("paid").year().alias("year")``.
@@ -235,7 +235,7 @@ class _ByTime(BucketAssigner):
 
     Attributes:
         template: a template of :meth:`str.format`, for a moment and its milliseconds.
-        zone: the time zone that moments are told in; None for the machine's.
+        zone: the time zone of moments; None for the machine's.
         is_event_time: whether the moments are those of the records.
     """
 

@@ -127,7 +127,7 @@ class FileCommitter(Committer):
         self._publishing = staging.publishing(generation)
         self._staging.make_publishing_folder(self._publishing)
         self._made: dict[str, str] = {}
-        if generation:  # else nobody was here before
+        if generation:  # else this is the first run
             self._staging.fence(generation)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
@@ -187,9 +187,9 @@ class FileCommitter(Committer):
                 # The job manager knows which it is, and begins again with an area of its own where it is the second.
                 raise InfrastructureError(
                     f"{staging.locate(self._publishing)} has been taken away, by another job manager that has taken "
-                    f"over or by somebody else; {staging.locate(target)} is left to whoever goes on"
+                    f"over or by another process; {staging.locate(target)} is left to the job that goes on"
                 ) from error
-            if not _is_there(staging, target, part):  # else somebody has just published it
+            if not _is_there(staging, target, part):  # else another process has just published it
                 name = target.rpartition("/")[2]
                 raise CommitRefusedError(
                     f"{staging.locate(target)} cannot be published: {error.filename} is missing, which the checkpoint "
@@ -199,7 +199,7 @@ class FileCommitter(Committer):
         return False
 
     def _publish(self, part: PartFile, target: str, epoch: int) -> bool:
-        """Publish a part; False where somebody else may have been faster."""
+        """Publish a part; False if another process may have been faster."""
         if is_assembled(part):
             made = self._made.pop(target, None) or assemble(self._staging, self._publishing, part)
             return self._staging.publish(made, target)
@@ -234,7 +234,7 @@ def _assemble_share(staging: StagingArea, area: str, share: Sequence[tuple[str, 
 
 
 def _is_there(staging: StagingArea, target: str, part: PartFile) -> bool:
-    """Tell whether a part is visible; of one that is rewritten its name tells.
+    """Return whether a part is visible; for one that is rewritten its name says so.
 
     Raises:
         CommitRefusedError: when something else has its name.

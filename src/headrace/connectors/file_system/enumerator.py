@@ -69,7 +69,7 @@ class KnownFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A file that was written: its name, the checksum of its content, and the new files that it tells of."""
+    """A file that was written: its name, the checksum of its content, and the new files that it lists."""
 
     name: str
     checksum: int
@@ -88,7 +88,7 @@ class FileJournal:
         most_inside: how many files the manifest itself lists at most, instead of naming files that do.
 
     Attributes:
-        known: what is known now. Files that are new are told to :meth:`add`; the rest may be changed.
+        known: what is known now. New files are added by :meth:`add`; the rest may be changed.
 
     Raises:
         StateCorruptedError: when a file is not as the manifest knows it, naming it.
@@ -398,7 +398,7 @@ class FileEnumerator(SplitEnumerator):
         self._skip_policy = skip_policy
         self._journal = FileJournal(context.folder, context.state, 0 if self._is_watching else MOST_INSIDE)
         self._known = self._journal.known
-        # What is to be read wins: a name that was forgotten may come again, and the log still tells of both files.
+        # What is to be read wins: a name that was forgotten may come again, and the log still has both files.
         self._seen = dict(self._known.consumed)
         self._pending_bytes = 0
         self._count(self._known.pending)

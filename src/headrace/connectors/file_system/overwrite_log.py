@@ -1,7 +1,7 @@
 """The overwrites of a folder: files take the place of others, all of them in one step.
 
 That step is the creation of an *entry*, a numbered file in the hidden folder ``.headrace-overwrites``. An entry names
-files to remove, and hidden files to publish. Carrying it out is left to whoever finds it, as with the journal of a
+files to remove, and hidden files to publish. Whichever process finds it executes it, as with the journal of a
 database: it can be done several times, and by several at once. Readers complete the newest entry before they list the
 folder, so they find the files of before the entry or those of after it. A writer that is killed has either created the
 entry or changed nothing.
@@ -21,7 +21,7 @@ from headrace.storage.file_system import FileSystem
 
 _FOLDER: Final = ".headrace-overwrites"
 _REMEMBERED: Final = 100
-"""So many entries before an entry are known, in case that their writers do not know that they were carried out."""
+"""So many entries before an entry are known, in case that their writers do not know that they were executed."""
 
 NEVER: Final[tuple[int, tuple[str, ...]]] = (0, ())
 """What :meth:`OverwriteLog.complete` gives where there is no entry."""
@@ -30,7 +30,7 @@ _ENTRY: Final = re.compile(r"[0-9]{8,}\.json")
 
 
 class Overwrite(NamedTuple):
-    """An entry; without any files it has been carried out.
+    """An entry; without any files it has been executed.
 
     Attributes:
         id: identifies it, so that it is not created again.
@@ -46,7 +46,7 @@ class Overwrite(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Return whether it has been carried out."""
+        """Return whether it has been executed."""
         return not self.removed and not self.published
 
 
@@ -127,7 +127,7 @@ class OverwriteLog:
         publishing = self.file_system.for_publishing(self._folder)
         for source, target in entry.published.items():
             publishing.make_folder(f"{self.base}/{target}".rpartition("/")[0])
-            with contextlib.suppress(FileNotFoundError):  # somebody else may have published it
+            with contextlib.suppress(FileNotFoundError):  # another process may have published it
                 publishing.publish(f"{self.base}/{source}", f"{self.base}/{target}")
             self._check(number, source, f"{self.base}/{target}")
         self.file_system.make_durable(f"{self.base}/{target}" for target in entry.published.values())

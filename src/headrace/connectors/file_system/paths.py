@@ -45,8 +45,8 @@ def resolved(path: str | os.PathLike[str]) -> str:
         InvalidTypeError: when it is no path at all.
         UnsupportedOperationError: when it is on another file system.
         CheckpointStorageError: when it is a URI with more than a bucket and a key.
-        InvalidProgramError: when it is empty or begins with the home of nobody, or where the working directory was
-            deleted.
+        InvalidProgramError: when it is empty or begins with the home of an unknown user, or when the working directory
+            was deleted.
     """
     if not isinstance(path, str | os.PathLike):
         raise refused(f"a path is a string or a Path, not {path!r}", InvalidTypeError)
@@ -85,7 +85,7 @@ class FileSelection:
 
     Attributes:
         paths: files, folders and patterns, as :func:`resolved` gives them.
-        accepts: tells of a file that was found, by its path, whether it is read.
+        accepts: returns whether a file of this path is read.
         limit: how many records are enough; None for all.
     """
 
@@ -163,7 +163,7 @@ class InputPaths:
     def _stands_for(self, path: str, file: str) -> bool:
         """Tell whether a file would be found by a path, if it were there."""
         pattern, names = _parts(path), _parts(file)
-        if has_wildcards(path) and matches(names, pattern):  # else the store need not be asked
+        if has_wildcards(path) and matches(names, pattern):  # else a request to the store is saved
             return self.store_of(path).is_pattern(path)
         return names[: len(pattern)] == pattern and not any(map(is_hidden, names[len(pattern) :]))
 
@@ -205,7 +205,7 @@ class InputPaths:
         return next((path for path in beginnings if has_wildcards(path) and store.exists(path)), None)
 
     def folders(self, seen: Iterable[str]) -> list[str]:
-        """The paths that are or were folders, as far as can be told when they are gone."""
+        """The paths that are or were folders, as far as is known when they are gone."""
         files = set(seen)
         return [path for path in self._paths if path not in files and self._is_folder(path)]
 
@@ -217,7 +217,7 @@ class InputPaths:
         """
         for folder in folders:
             if self.store_of(folder).is_lost(folder):
-                # The cause tells a job that has just been started from one in whose life a volume is away for a moment.
+                # The cause distinguishes a job that has just started from one that loses a volume for a moment.
                 raise InfrastructureError(
                     f"{shown(folder)}, which the source watches, is gone: mount it or make it again, and the job goes "
                     "on where it was. To watch for folders that come and go, give a pattern"
@@ -296,7 +296,7 @@ def skipped_records(path: str, skipped: Skipped, *, reject: bool) -> SourceRecor
 
 @dataclass(frozen=True, slots=True)
 class SkipPolicy:
-    """Tells which unreadable files the source skips; by default every file has to be read to its end.
+    """Returns which unreadable files the source skips; by default every file has to be read to its end.
 
     Attributes:
         missing: files that were deleted before they were read.

@@ -250,7 +250,7 @@ class FileCompactor:
 
 
 Compaction = tuple[FileCompactStrategy, FileCompactor]
-"""A strategy, which tells when to compact, and a compactor, which does it."""
+"""A strategy, which decides when to compact, and a compactor, which does it."""
 
 _QUIET_MILLIS: Final = 1_000
 """Epochs are counted so often while nothing comes."""

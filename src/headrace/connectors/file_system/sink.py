@@ -50,7 +50,7 @@ class OutputFileConfig:
     """The beginning and the end of the names of part files.
 
     Attributes:
-        part_prefix: the beginning, ``part`` unless told otherwise.
+        part_prefix: the beginning, ``part`` by default.
         part_suffix: the end, ``.csv`` say; None for that of the format: ``.parquet`` for Parquet, else nothing.
 
     Examples:
@@ -301,7 +301,7 @@ class _FileSinkBuilder(Builder, Generic[T]):
 
 
 class RowFormatBuilder(_FileSinkBuilder[T]):
-    """Puts a sink of a row format together; rolls by size and time unless told otherwise."""
+    """Puts a sink of a row format together; rolls by size and time by default."""
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder[T]) -> None:
         expect(encoder, Encoder, "FileSink.for_row_format")

@@ -384,7 +384,7 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         Those are compressed files that are damaged or cut short, Parquet files likewise (or of another kind, or without
         the columns), and CSV files with another header. The records before the damage are kept, and in a Parquet file
         those of later row groups. What is lost is logged, counted in ``numFilesCorrupt``, and a record of the
-        dead-letter output if there is one; a file that several tasks read is told of by each that meets the damage.
+        dead-letter output if there is one; each task that meets the damage of a shared file reports it.
         """
         return self._skip(corrupt=True)
 
@@ -407,7 +407,7 @@ class FileSourceBuilder(Builder, Generic[T_co]):
         return self
 
     def set_limit(self, limit: int) -> Self:
-        """End when at least so many records were read, as soon as that can be told."""
+        """End when at least so many records were read, as soon as that is known."""
         self._limit = limit
         return self
 

@@ -11,7 +11,7 @@ of the job's and the operator's ids. In it there are
   them. The job manager that takes the job over takes this area away: publishing out of it then fails, whenever that
   comes.
 
-Anything else that lies there is somebody else's, and is left alone.
+Any other file there belongs to another writer, and is left alone.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ class PartForm(NamedTuple):
         prefix: the beginning of their names.
         suffix: the end of their names.
         header: what comes before their chunks, a character for each byte; empty where a chunk is a file as it stands.
-        kind: by what files are joined; None where they cannot be, or nobody has asked for it.
+        kind: by what files are joined; None if they cannot be, or that was not requested.
     """
 
     prefix: str
@@ -223,7 +223,7 @@ class StagingArea:
         """Give a file another path, once; it loses the one that it had.
 
         Returns:
-            False when something has that name already, as far as can be told: somebody else, or a try before this, may
+            False when something has that name already, as far as is known: another process, or an earlier attempt, may
             have been faster. The file keeps its name then.
 
         Raises:
@@ -244,7 +244,7 @@ class StagingArea:
             found: the files, at least one; ``make_durable`` was called for them.
 
         Raises:
-            OSError: when that cannot be told, or one is gone.
+            OSError: when that is not known, or one is gone.
         """
         self.file_system.settle(found[0].rpartition("/")[0])
         for path in found:  # the server that has answered may be another one than that which published them
@@ -315,7 +315,7 @@ class StagingArea:
     def remove_empty_folders(self) -> None:
         """Remove the hidden folders that are empty, but for those in the place of buckets that no visible file has.
 
-        The latter may be somebody else's.
+        The latter may belong to another writer.
         """
         if self.file_system.is_flat:
             return

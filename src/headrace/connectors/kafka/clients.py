@@ -31,7 +31,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "queued.max.messages.kbytes": 32 << 10,  # each partition that a task reads has such a queue
     "fetch.wait.max.ms": 100,  # one that is under way holds up a consumer that has to read from somewhere else
     "fetch.queue.backoff.ms": 10,  # librdkafka's second is as long as some epochs
-    "group.id": "headrace",  # librdkafka asks for one; nothing joins it
+    "group.id": "headrace",  # librdkafka requires one; nothing joins it
 }
 _DEFAULTS_OF_PRODUCERS: Final[Mapping[str, object]] = {
     "enable.idempotence": True,  # what is sent again is neither there twice nor out of order
@@ -46,9 +46,9 @@ _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.locatio
 """The settings that are names of files."""
 
 _CRITICAL: Final = 2
-"""The level of librdkafka's own lines, of which those about errors say again what ``error_cb`` is told."""
+"""The level of librdkafka's own lines, of which those about errors repeat what ``error_cb`` gets."""
 _INFO: Final = 6
-"""The level of those about connections that broke, of which ``error_cb`` is not told."""
+"""The level of those about connections that broke, which ``error_cb`` does not get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ClientSettings:
     properties: Mapping[str, str] = field(repr=False)
 
     def consumer(self, purpose: str, errors: ClientErrors, more: Mapping[str, object] = _NOTHING) -> Consumer:
-        """A consumer that commits nothing by itself, and tells when it comes to the end of a partition.
+        """A consumer that commits nothing by itself, and reports the end of a partition.
 
         Args:
             purpose: what it is for, in its client id.
@@ -88,7 +88,7 @@ class ClientSettings:
         Args:
             purpose: part of the client's id.
             errors: gets the errors of the client.
-            on_delivery: is told of messages that were not delivered, while the producer is polled or flushed.
+            on_delivery: is called with messages that were not delivered, while the producer is polled or flushed.
             more: settings that the sink decides, ``transactional.id`` among them if there are to be transactions.
 
         Raises:
@@ -180,7 +180,7 @@ def _unreadable(settings: Mapping[str, object]) -> str:
 
 
 def _shows_lines(settings: Mapping[str, object]) -> bool:
-    """Tell whether lines of a client are asked for."""
+    """Return whether lines of a client are to be logged."""
     return "debug" in settings or "log_level" in settings
 
 
@@ -277,7 +277,7 @@ def delivery_error(error: KafkaError, topic: str, servers: str) -> HeadraceError
         KafkaError.UNKNOWN_TOPIC_OR_PART: missing,
         KafkaError._UNKNOWN_TOPIC: missing,
         KafkaError.TOPIC_EXCEPTION: missing,
-        KafkaError.INVALID_RECORD: "look at what the topic asks of messages (one that is compacted asks for keys)",
+        KafkaError.INVALID_RECORD: "look at what the topic requires of messages (one that is compacted requires keys)",
     }
     what = f"topic {topic} at {servers} does not take a message"
     if error.code() in advice:
@@ -306,7 +306,7 @@ class MissingMarker(Enum):
     """
 
     FAIL = "fail"
-    """Stop the job, and say so, until ``set_published_up_to`` tells: messages could be there twice, or be lost."""
+    """Stop the job, and say so, until ``set_published_up_to`` says: messages could be there twice, or be lost."""
 
     PUBLISH = "publish"
     """Publish what waits: its messages may be there twice."""
@@ -346,7 +346,7 @@ class TransactionSettings:
             waiting: those that waited when the job was started.
 
         Returns:
-            None when nobody knows.
+            None if that is not known.
         """
         said = self._said_of(transactional_id)
         if said is not None and epoch in waiting and waiting[0] - 1 <= said <= waiting[-1]:
@@ -354,7 +354,7 @@ class TransactionSettings:
         return epoch - 1 if self.missing_marker is MissingMarker.PUBLISH else None
 
     def advice(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> str:
-        """Advice for the case that nobody knows; the arguments are those of :meth:`last_published`."""
+        """Advice for the case that it is not known; the arguments are those of :meth:`last_published`."""
         if epoch not in waiting:
             return "Start the job again: it says then which epochs wait, and what to do"
         said = self._said_of(transactional_id)

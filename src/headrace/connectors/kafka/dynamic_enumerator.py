@@ -113,7 +113,7 @@ class RepeatedCalls(Generic[T]):
 def _run(call: Callable[[], T], future: Future[T]) -> None:
     try:
         future.set_result(call())
-    except BaseException as error:  # whoever takes the answer hears of it
+    except BaseException as error:  # raised where the answer is taken
         future.set_exception(error)
 
 
@@ -133,7 +133,7 @@ def cluster_settings(properties: Mapping[str, str], cluster: str, metadata: Mapp
     """The settings of a cluster's clients: those of the source, overridden by those of the metadata.
 
     Raises:
-        ConfigurationError: when nobody says where it is, or a setting is for the source to decide.
+        ConfigurationError: when its address is missing, or a setting is for the source to decide.
     """
     merged = {**properties, **metadata}
     check_properties(merged)
@@ -152,8 +152,8 @@ class DynamicPlan:
 
     Attributes:
         subscriber: which streams.
-        service: tells where they lie.
-        interval: after how many milliseconds it is asked again; None for never.
+        service: says where they are.
+        interval: the milliseconds between two queries; None for never.
         each: what is read of every cluster, but for the topics.
         properties: settings of all clients; not those that the metadata says.
         threshold: how often in a row a cluster, or the metadata service once it has answered, may fail.
@@ -170,10 +170,10 @@ class DynamicPlan:
 
 
 class StreamTopology:
-    """The clusters of the streams that a source reads, as a metadata service tells now and then.
+    """The clusters of the streams that a source reads, as a metadata service lists them now and then.
 
     Args:
-        plan: which streams, and who tells.
+        plan: which streams, and the service.
         goes_on: whether the job has run before, so that whatever is wrong with the service may have been right then.
     """
 
@@ -188,7 +188,7 @@ class StreamTopology:
 
     @property
     def is_fixed(self) -> bool:
-        """Tell whether nobody asks for changes any more."""
+        """Return whether changes are not looked for any more."""
         return self._known is not None and self._plan.interval is None
 
     def clusters(self, now: int) -> Mapping[str, ClusterMetadata]:
@@ -215,7 +215,7 @@ class StreamTopology:
         try:
             with self._lock:
                 return self._plan.service.is_cluster_active(cluster_id)
-        except Exception as error:  # that of the cluster, which is why it is asked, is the one to tell
+        except Exception as error:  # the error of the cluster, the reason for the query, is the one to raise
             logger.warning("%s does not say whether cluster %r is active: %r", self._calls.name, cluster_id, error)
             return True
 
@@ -292,7 +292,7 @@ class ClusterReading:
         plan: what is read of it.
         state: that of the enumerator, or None at the first start.
         threshold: how often in a row it may fail.
-        is_active: whether it is still to be read, asked when it fails.
+        is_active: returns whether it is still to be read; called when it fails.
 
     Attributes:
         enumerator: that of the cluster's partitions.
@@ -362,7 +362,7 @@ class ClusterReading:
         except (HeadraceError, OSError) as error:
             if self._is_active():
                 raise
-            logger.info("%s is not active any more, and not asked: %s", self._looks.name, error)
+            logger.info("%s is not active any more, and not queried: %s", self._looks.name, error)
             return None
 
 
@@ -394,7 +394,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
     A piece is JSON: the cluster, what the metadata says about clients of it, the partition, and the range of offsets.
 
     Args:
-        plan: which streams are read, and who tells where they lie.
+        plan: which streams are read, and the service that says where they are.
         connect: reaches a cluster.
         state: what :meth:`snapshot` gave.
     """
@@ -483,7 +483,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
                 name, partition = _parsed(split_id)
                 by_cluster.setdefault(name, {})[partition] = position
         for name, of_cluster in by_cluster.items():
-            if (cluster := self._clusters[name].at_rest) is not None:  # else nobody tells it how far the job is
+            if (cluster := self._clusters[name].at_rest) is not None:  # else no offsets are committed to it
                 cluster.checkpoint_completed(of_cluster)
 
     def close(self) -> None:
@@ -492,7 +492,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._topology.close()
 
     def _last_pieces(self, name: str, partition: str) -> tuple[Json, ...]:
-        """The pieces that have tasks let go of a partition; none for a cluster that no task has read in this run."""
+        """The pieces by which tasks close a partition; none for a cluster that no task has read in this run."""
         properties = self._were_wanted.get(name)
         return () if properties is None else ([name, dict(properties), partition, NO_OFFSET, NO_OFFSET],)
 

@@ -89,7 +89,7 @@ class KafkaStream:
 class KafkaMetadataService(ABC):
     """Tells where streams lie.
 
-    It is asked in the driver, by threads beside the job, one after the other. It has to be picklable, as it is part of
+    Threads of the driver query it beside the job, one after the other. It has to be picklable, as it is part of
     the job: clients are made when they are needed. When a job first starts, an ``OSError`` is a passing fault, and what
     else it raises fails the job; later everything counts as a failure of the service.
 
@@ -122,14 +122,14 @@ class KafkaMetadataService(ABC):
         return {each.stream_id: each for each in every if each.stream_id in stream_ids}
 
     def is_cluster_active(self, kafka_cluster_id: str) -> bool:
-        """Tell whether a cluster is still to be read; asked when it does not answer, or lacks a topic.
+        """Return whether a cluster is still to be read; called when it does not answer, or lacks a topic.
 
         It is, unless this is overridden. One that is not does not fail the job.
         """
         return True
 
     def close(self) -> None:
-        """Let go of connections. A job that starts again after a failure asks again."""
+        """Close connections. A job that restarts after a failure queries the service again."""
 
 
 def checked_streams(given: Collection[KafkaStream], by: object) -> Collection[KafkaStream]:
@@ -207,7 +207,7 @@ def _keys(listed: object, place: str, known: Collection[str]) -> Mapping[str, An
         raise ConfigurationError(f"{place} should have {', '.join(map(repr, known))}, and is {listed!r}")
     for key in listed:
         if key not in known:
-            raise ConfigurationError(f"{place} has {key!r}, which nobody knows{alike(str(key), known)}")
+            raise ConfigurationError(f"{place} has {key!r}, which is unknown{alike(str(key), known)}")
     for key in known:
         if key in _NEEDED and key not in listed:
             raise ConfigurationError(f"{place} has no {key!r}")
@@ -262,7 +262,7 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
 
 class YamlFileMetadataService(KafkaMetadataService):
-    """Streams that are listed in a file, which is read again when it is asked for and has got too old.
+    """Streams that are listed in a file, which is read again on a request when it is too old.
 
     The file is YAML, or JSON if its name ends in ``.json``: a list of streams, as that of Flink's service has::
 

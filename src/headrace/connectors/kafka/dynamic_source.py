@@ -60,7 +60,7 @@ class DynamicKafkaReader(KafkaReader):
 class DynamicKafkaSource(TopicSource[T_co]):
     """Reads streams exactly once, in whatever topics of whatever clusters they lie, also when that changes.
 
-    A metadata service tells where streams lie, and is asked again while the job runs. Every partition is a split, in
+    A metadata service says where streams are, and is queried again while the job runs. Every partition is a split, in
     its own order and with a watermark of its own.
 
     Examples:
@@ -163,7 +163,7 @@ class DynamicKafkaSourceBuilder(KafkaClientBuilder, MessageSourceBuilder, Generi
         return self
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
-        """Set the service that tells where streams lie.
+        """Set the service that says where streams are.
 
         Raises:
             InvalidTypeError: when it is no such service.
@@ -173,7 +173,7 @@ class DynamicKafkaSourceBuilder(KafkaClientBuilder, MessageSourceBuilder, Generi
         return self
 
     def build(self) -> DynamicKafkaSource[T_co]:
-        """The source; nothing is connected to yet, and nobody is asked.
+        """The source; nothing is connected to yet.
 
         Raises:
             ConfigurationError: when a setting is malformed.

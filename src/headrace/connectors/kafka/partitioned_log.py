@@ -34,8 +34,8 @@ _NO_RECORD: Final = -1
 class KafkaPartitionedLog(PartitionedLog):
     """A cluster as an enumerator sees it.
 
-    About the consumer group a consumer asks, not an admin client: librdkafka's admin client ends the whole process when
-    the group's coordinator goes while it is asked.
+    Requests about the consumer group go by a consumer: librdkafka's admin client ends the whole process when
+    the group's coordinator goes meanwhile.
 
     Args:
         settings: how it is reached.
@@ -96,11 +96,11 @@ class KafkaPartitionedLog(PartitionedLog):
         """Begin to commit offsets; a failure is logged, later. While one is under way, only the newest waits."""
         self._to_commit = offsets
         if offsets:
-            self._group().poll(0)  # hears how the last commit went
+            self._group().poll(0)  # calls back about the last commit
             self._begin_commit()
 
     def close(self) -> None:
-        """Wait for the last :meth:`commit`, and let go of connections."""
+        """Wait for the last :meth:`commit`, and close connections."""
         if self._member is None:
             return
         end = time.monotonic() + _CLOSE_SECONDS
@@ -150,7 +150,7 @@ class KafkaPartitionedLog(PartitionedLog):
         return self._with_retries(lambda: self._offsets_now(partitions, spec)) if partitions else {}
 
     def _with_retries(self, ask: Callable[[], T]) -> T:
-        """Asks for a while: a leader or coordinator that moves, or comes back, is not a reason to run a job again.
+        """The answer to a request, retried for a while: no job should fail since a leader or coordinator moves.
 
         What is not there, may be new: not every broker has heard of a topic as soon as one of them lists it.
         """
@@ -163,14 +163,14 @@ class KafkaPartitionedLog(PartitionedLog):
                 if time.monotonic() - started > patience:
                     raise
             time.sleep(_RETRY_SECONDS)
-            self.topics()  # who leads what is looked up anew by that
+            self.topics()  # looks up the leaders anew
 
     def _offsets_now(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         reads_all = self._settings.properties.get("isolation.level") == "read_uncommitted"
         answers = self._admin.list_offsets(
             {KafkaPartition(*each): spec for each in partitions},
             isolation_level=IsolationLevel.READ_UNCOMMITTED if reads_all else IsolationLevel.READ_COMMITTED,
-            request_timeout=_ANSWER_SECONDS,  # who was asked may be down
+            request_timeout=_ANSWER_SECONDS,  # the broker may be down
         )
         found = {}
         for requested, future in answers.items():
@@ -207,7 +207,7 @@ _MAX_AGE_SECONDS: Final = 300
 
 
 def partition_count(settings: ClientSettings, topic: str) -> int:
-    """The number of partitions of a topic; brokers create one that is asked for, if they are set up to.
+    """The number of partitions of a topic; brokers create one on a request, if they are set up to.
 
     Raises:
         ConfigurationError: when it is not there.
@@ -221,7 +221,7 @@ def partition_count(settings: ClientSettings, topic: str) -> int:
             found = admin.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
         except KafkaException as error:
             admin.poll(0)  # has it tell its errors
-            errors.check(f"topic {topic} cannot be asked about, at {settings.servers}")
+            errors.check(f"topic {topic} cannot be described, at {settings.servers}")
             raise errors.failure(error.args[0], f"topic {topic} at {settings.servers}") from None
         if found.error is None:
             return len(found.partitions)
@@ -233,11 +233,11 @@ def partition_count(settings: ClientSettings, topic: str) -> int:
 
 
 def known_partition_count(settings: ClientSettings, clients: KeptClients, topic: str) -> int:
-    """The number of partitions of a topic, asked for again now and then: partitions may be added to a topic.
+    """The number of partitions of a topic, requested again now and then: partitions may be added to a topic.
 
     Args:
         settings: how the cluster is reached.
-        clients: have what other tasks of this process have asked.
+        clients: keep the answers to other tasks of this process.
         topic: the topic; errors are those of :func:`partition_count`.
     """
     answers = clients.take(settings.key, _Answers) or _Answers()
@@ -255,7 +255,7 @@ class _Answers(dict[str, tuple[int, float]]):
     """A cluster's answers by topic, and when they came."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
 
 
 def _passes(code: int) -> bool:

@@ -203,7 +203,7 @@ topic.metadata.refresh.interval.ms transaction.timeout.ms
 
 
 PROPOSED: Final = tuple(_NAMES.split())
-"""Names that somebody may mean, librdkafka's and those that stand for them here; librdkafka itself has no list."""
+"""Names that a user may mean, librdkafka's and those that stand for them here; librdkafka itself has no list."""
 
 
 def check_known(properties: Mapping[str, str]) -> None:

@@ -140,7 +140,7 @@ class KafkaSinkBuilder(KafkaClusterBuilder, TopicSinkBuilder):
         self._of_transactions: dict[str, Any] = {}
 
     def set_transactional_id_prefix(self, prefix: str) -> Self:
-        """Say how transactional ids begin, and the groups of the same names; job and sink unless told otherwise.
+        """Say how transactional ids begin, and the groups of the same names; by default those of job and sink.
 
         Of two jobs with one prefix the one that was started later goes on, and the other one is stopped.
 
@@ -164,7 +164,7 @@ class KafkaSinkBuilder(KafkaClusterBuilder, TopicSinkBuilder):
         return self
 
     def set_missing_marker(self, missing_marker: MissingMarker) -> Self:
-        """Say what to do when it is lost which epoch was published; the job stops unless told otherwise."""
+        """Say what to do when it is lost which epoch was published; by default the job stops."""
         expect(missing_marker, MissingMarker, "set_missing_marker")
         self._of_transactions["missing_marker"] = missing_marker
         return self

@@ -85,7 +85,7 @@ class PartitionConsumer:
             behind = bisect_left(self._ahead, end, key=_OFFSET) if self._fetched > end else len(self._ahead)
             taken, self._ahead = self._ahead[:behind], self._ahead[behind:]
             is_over = self._fetched >= end
-            if is_over:  # before the last ones are given away: nobody may come for more
+            if is_over:  # before the last ones are returned: there may be no next call
                 self._handed_out = end
                 if end - start < _FEW_RECORDS:
                     self.rest()
@@ -146,7 +146,7 @@ class PartitionConsumer:
 
         Raises:
             SourceChangedError: when it says that records were deleted.
-            HeadraceError: when it tells of another fault.
+            HeadraceError: when it reports another fault.
         """
         from confluent_kafka import KafkaError
 
@@ -202,7 +202,7 @@ class KafkaReader(SourceReader):
 
         Args:
             settings: how its cluster is reached.
-            place: what people are told before the name of the topic.
+            place: what messages to users say before the name of the topic.
             partition: the partition, as ``topic-partition``.
             offsets: the first one, and the one behind the last.
         """
@@ -234,7 +234,7 @@ class KafkaReader(SourceReader):
         self._consumers.clear()
 
     def _consumer(self, settings: ClientSettings, place: str, partition: str) -> PartitionConsumer:
-        """The consumer of a partition; the one that was not asked for longest makes room."""
+        """The consumer of a partition; the one that was unused for longest makes room."""
         found = self._consumers.pop(place + partition, None)
         if found is not None and found.settings != settings:  # the cluster is reached in another way now
             found.close()
@@ -312,7 +312,7 @@ _COLUMNS: Final[Mapping[str, Callable[[list[Message]], pa.Array]]] = {
     "timestamp-type": _timestamp_types,
     "leader-epoch": _leader_epochs,
 }
-"""Metadata that is read where somebody asks for it."""
+"""Metadata that is read on request."""
 
 
 def kafka_place(settings: ClientSettings) -> TopicsPlace:

@@ -29,8 +29,8 @@ _NOT_SHOWN: Final = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_T
 class KafkaTopicMonitor(TopicMonitor):
     """Looks at a cluster. Sizes are not known: the client does not ask brokers for them.
 
-    For how far a group has come a consumer asks, not an admin client, which ends the whole process when the group's
-    coordinator goes while it is asked. Markers of sinks are no offsets of readers, and left out.
+    A consumer requests the offsets of a group, not an admin client, which ends the whole process when the group's
+    coordinator goes meanwhile. Markers of sinks are no offsets of readers, and left out.
 
     Args:
         settings: how it is reached.

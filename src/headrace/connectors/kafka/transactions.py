@@ -2,7 +2,7 @@
 
 A marker says which epoch was published last under a transactional id. It is an offset that a consumer group of the same
 name has committed, in the transaction that publishes the epoch: so either both are there or neither is. Markers are
-read by consumers of these groups, since librdkafka's admin client crashes when it asks for the offsets of a group whose
+read by consumers of these groups, since librdkafka's admin client crashes when it requests the offsets of a group whose
 coordinator moves.
 """
 
@@ -77,7 +77,7 @@ def committed_in(
 ) -> list[TopicPartition]:
     """The offsets that a consumer of the group sees; less than 0 where there is none.
 
-    A broker that has just become the group's coordinator is asked again for a while.
+    Requests to a broker that has just become the group's coordinator are retried for a while.
 
     Args:
         group: the consumer.
@@ -150,7 +150,7 @@ class Publication:
         staged: the messages.
         folder: where those are that are in files.
         owner: job and sink, as in its marker.
-        without_marker: the epoch that counts as published last when there is no marker; None when nobody knows.
+        without_marker: the epoch that counts as published last when there is no marker; None if not known.
         advice: what to do then.
     """
 
@@ -165,8 +165,8 @@ class Publication:
 class Publisher:
     """A producer of transactions. While it is there, it may publish epoch after epoch.
 
-    It is made in three steps, whose order matters: it asks for its transactional id, by which whoever had it can commit
-    nothing any more, and what he left open is aborted; then it reads the marker; then it publishes. So a publisher that
+    It is made in three steps, whose order matters: it takes its transactional id, by which its predecessor can commit
+    nothing any more, and its transaction is aborted; then it reads the marker; then it publishes. So a publisher that
     was taken for dead, and comes back in the middle, changes nothing.
 
     Args:
@@ -201,14 +201,14 @@ class Publisher:
             try:
                 self._tried(lambda: self._run_transaction(marker, publication.staged.batches(publication.folder)))
             except CommitRefusedError:
-                self._abort()  # who comes next does so too, but readers would wait for him
+                self._abort()  # the next publisher does so too, but readers would wait for it
                 raise
             self._last = publication.epoch
 
     def claim(self, marker: Marker) -> None:
         """Set a marker, unless there is one of the same owner; errors as with :meth:`publish`.
 
-        Where the marker is another job's, that job is told when it publishes next.
+        If the marker is another job's, that job fails when it publishes next.
         """
         found = self._tried(lambda: marker_in(self._group, marker.topic))
         if found is not None and found.owner == marker.owner:
@@ -222,14 +222,14 @@ class Publisher:
     def may_go_on(self) -> bool:
         """Tell whether it may publish another epoch: not once a connection of its broke.
 
-        librdkafka sends again what it got no answer to. The first request may still be on its way, and be carried out
+        librdkafka sends again what it got no answer to. The first request may still be on its way, and be executed
         in the middle of a later transaction, which it would commit without its marker. A producer that begins anew
         makes brokers refuse it.
         """
         return not self._sender.lost_connection()
 
     def close(self) -> None:
-        """Let go of the connections; an open transaction is left to whoever asks for its id next."""
+        """Close the connections; an open transaction is left to the next publisher with its id."""
         self._group.close()
         self._sender.close()
 
@@ -299,7 +299,7 @@ class Publisher:
         raise CommitRefusedError(str(failure)) from failure
 
     def _cause(self, error: KafkaException, what: str) -> HeadraceError:
-        """The cause of an error: for a wrong password, say, librdkafka tells it apart from the failed request."""
+        """The cause of an error: librdkafka reports it, a wrong password, say, apart from the failed request."""
         try:
             self._sender.check(what)
         except HeadraceError as lasting:
@@ -318,7 +318,7 @@ def _in_time(step: Callable[[], T], what: str) -> T:
     def work() -> None:
         try:
             done.set_result(step())
-        except BaseException as error:  # raised again by whoever waits
+        except BaseException as error:  # raised again in the waiting thread
             done.set_exception(error)
 
     threading.Thread(target=work, name="headrace-publisher", daemon=True).start()
@@ -424,7 +424,7 @@ class KafkaCommitter(Committer):
     def _under_own_id(self, staged: StagedEpoch) -> StagedEpoch:
         """Move what waits under a former id, which is another job's by now, to an id of this sink's own.
 
-        Whether it was published the marker of that id does not tell any more, so somebody has to have said it.
+        The marker of that id does not say any more whether it was published, so the program has to.
         """
         former = staged.transactional_id
         if former in self._ids:

@@ -37,7 +37,7 @@ _ANY_PARTITION: Final = -1
 _BYTES: Final = pa.large_binary()
 
 _POLL_ROWS: Final = 10_000
-"""librdkafka is asked after so many messages for those that were not delivered."""
+"""librdkafka is polled after so many messages for those that were not delivered."""
 
 
 class MessageSender:
@@ -114,7 +114,7 @@ class MessageSender:
         self._errors.check(f"{what} at {self._servers}")
 
     def _report(self, error: KafkaError, place: Message | str) -> None:
-        """Remember the first message that was not delivered, of which librdkafka tells in a callback."""
+        """Remember the first message that was not delivered, which librdkafka reports in a callback."""
         if self._undelivered is None:
             topic = place if isinstance(place, str) else str(place.topic())
             self._undelivered = delivery_error(error, topic, self._servers)
@@ -125,7 +125,7 @@ class MessageSender:
 
     def _serve(self) -> None:
         """Let librdkafka run its callbacks."""
-        with suppress(KafkaException):  # that it is of no use any more is known to whoever asks
+        with suppress(KafkaException):  # the caller knows that it is of no use any more
             self.producer.poll(0)
 
     def _produce(self, topic: str, messages: pa.RecordBatch) -> None:

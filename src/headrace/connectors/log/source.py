@@ -1,4 +1,4 @@
-"""``LogSource``: records from topics of the embedded log; its reader, and what the driver asks the log."""
+"""``LogSource``: records from topics of the embedded log; its reader, and the requests of the driver to the log."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class EmbeddedPartitionedLog(PartitionedLog):
 
     Args:
         log: the log.
-        group: the consumer group that is told how far the job has come; None for none.
+        group: the consumer group to which offsets are committed; None for none.
     """
 
     def __init__(self, log: Log, group: str | None) -> None:
@@ -223,7 +223,7 @@ _COLUMNS: Final[Mapping[str, Callable[[pa.RecordBatch], pa.Array]]] = {
     _HEADERS: _headers,
     _TIMESTAMP_TYPE: _timestamp_types,
 }
-"""Metadata that is read where somebody asks for it."""
+"""Metadata that is read on request."""
 
 
 class LogSource(TopicSource[T_co]):

@@ -343,14 +343,14 @@ class EmittedRows:
         """The texts of a column.
 
         Raises:
-            SourceChangedError: when one is left out of a change, and nothing tells it.
+            SourceChangedError: when one is left out of a change, and is not known.
         """
         cells = self.cells[self.columns[name]]
         if cells.are_unchanged.any():
             raise SourceChangedError(
                 f"column {name!r} is missing in an update: PostgreSQL leaves out large values (TOAST) that were not "
                 "changed. Execute ALTER TABLE ... REPLICA IDENTITY FULL, which has it tell the row before as a whole; "
-                "or do not declare the column. This change was told already: start the job without its checkpoints"
+                "or do not declare the column. This change was sent already: start the job without its checkpoints"
             )
         return self.found.texts(cells)
 

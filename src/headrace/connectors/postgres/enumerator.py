@@ -77,7 +77,7 @@ class CapturePlan:
         startup: where it begins.
         chunk_size: how many rows a chunk of the snapshot has.
         is_bounded: whether it ends with what was committed when the job first starts.
-        heartbeat: how often a place without changes is noted, in milliseconds: the server can let go of its log then.
+        heartbeat: how often a place without changes is noted, in milliseconds: the server can drop its log then.
     """
 
     startup: StartupMode = StartupMode.INITIAL

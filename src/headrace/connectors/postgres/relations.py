@@ -51,7 +51,7 @@ def end_of_commit(message: bytes) -> int:
 
 
 def truncated_relations(message: bytes) -> tuple[int, ...]:
-    """The ids of the tables that a message tells are truncated."""
+    """The ids of the tables that a message reports as truncated."""
     count, _ = _TRUNCATE.unpack_from(message)
     return struct.unpack_from(f">{count}I", message, _TRUNCATE.size)
 
@@ -105,7 +105,7 @@ class PostgresRelation:
             type_id, _ = _COLUMN.unpack_from(message, place)
             place += _COLUMN.size
             columns.append(RelationColumn(name, type_id, bool(flags & 1)))
-        # A catalog schema is told by an empty name
+        # A catalog schema has an empty name
         return cls(relation_id, schema or "pg_catalog", table, identity == ord("f"), tuple(columns))
 
     @property
@@ -115,7 +115,7 @@ class PostgresRelation:
 
 
 def relation_id_of(message: bytes) -> int:
-    """The id of the table that a message tells about."""
+    """The id of the table that a message is about."""
     found: int = _OID.unpack_from(message, 1)[0]
     return found
 

@@ -558,7 +558,7 @@ def _end(transaction: _Transaction) -> Any:
 
 
 def identified(connection: Connection) -> str:
-    """The id of the server of a session that speaks the replication protocol: it tells the server from others."""
+    """The id of the server of a session that speaks the replication protocol, which is unique."""
     row = connection.execute("IDENTIFY_SYSTEM").fetchone()
     assert row is not None
     return row[0].decode() if isinstance(row[0], bytes) else str(row[0])

@@ -30,10 +30,10 @@ _SESSION: Final = {
 """The settings of all sessions: values have the same text whatever the server's own settings are."""
 
 _QUESTIONS: Final = re.compile(r" Is the server running [^?]*\?")
-"""What a client library asks its user in the midst of a message."""
+"""A question to the user that a client library puts into a message."""
 
 _PAUSE_SECONDS: Final = 0.5
-"""How long to wait before a server that is not there is asked again."""
+"""The pause between two attempts to connect to a server that is not there."""
 
 _NOT_INSTALLED: Final = (
     "PostgreSQL needs a library that is not installed: pip install 'headrace[postgres]', on executors too"
@@ -54,13 +54,13 @@ _LASTING_AT_LOGIN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PostgresServer:
-    """The address of a database, and who asks.
+    """The address of a database, and the user.
 
     Attributes:
         hostname: of the server, or the folder of its socket.
         port: where it listens.
         database: its name.
-        username: who asks; None for the user of the process.
+        username: the user; None for that of the process.
         password: not shown; it may be a reference to a secret, which is looked up for each connection.
         timeout: how long to wait for a connection, in milliseconds.
     """
@@ -148,7 +148,7 @@ def telling(what: str, *, needs: str = "") -> Iterator[None]:
 
     Args:
         what: what is done, for messages.
-        needs: what helps a user who has not the right to do it.
+        needs: what to do if the user lacks the right.
 
     Raises:
         InfrastructureError: when it may pass.
@@ -166,7 +166,7 @@ def telling(what: str, *, needs: str = "") -> Iterator[None]:
 
 
 def error_of(error: psycopg.Error, what: str) -> HeadraceError:
-    """The error that tells of one of psycopg: one that may pass, or one that needs a change of the configuration."""
+    """The error in place of one of psycopg: one that may pass, or one that needs a change of the configuration."""
     import psycopg
 
     text = _QUESTIONS.sub("", " ".join(str(error).split())) or type(error).__name__

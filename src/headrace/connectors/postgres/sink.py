@@ -391,7 +391,7 @@ def create_commits(connection: Connection, table: TargetTable) -> None:
 
 
 def needs_of_commits(table: TargetTable) -> str:
-    """What a user needs who may not create or write the table of commits."""
+    """The rights that a user lacks to create or write the table of commits."""
     return (
         f"the user needs the right CREATE on schema {quoted(table.schema)}, or a table that is there, with SELECT, "
         f"INSERT, UPDATE and DELETE on it: CREATE TABLE {table.commits} {_COLUMNS_OF_COMMITS}"

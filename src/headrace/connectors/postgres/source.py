@@ -23,7 +23,7 @@ from headrace.connectors.source import Boundedness, EnumeratorContext, Source, S
 
 HOSTNAME: Final = ConfigOption("hostname", str, "", "The address of the server, or the folder of its socket.")
 PORT: Final = ConfigOption("port", integer(1, 65_535), 5432, "Where the server listens.")
-USERNAME: Final = ConfigOption[str | None]("username", str, None, "Who asks.")
+USERNAME: Final = ConfigOption[str | None]("username", str, None, "The user that connects.")
 PASSWORD: Final = ConfigOption[str | None]("password", str, None, "The password.")
 DATABASE: Final = ConfigOption("database-name", str, "", "The name of the database.")
 SCHEMA: Final = ConfigOption("schema-name", str, "public", "The name of the schema, or a pattern of names.")
@@ -38,7 +38,7 @@ STARTUP: Final = ConfigOption(
 )
 BOUNDED: Final = ConfigOption("scan.bounded.mode", choice("unbounded", "latest-offset"), "unbounded", "Where to end.")
 CHANGELOG: Final = ConfigOption(
-    "changelog-mode", choice("all", "upsert"), "all", "Whether updates are told with the rows before them."
+    "changelog-mode", choice("all", "upsert"), "all", "Whether updates come with the rows before them."
 )
 CHUNK_SIZE: Final = ConfigOption(
     "scan.incremental.snapshot.chunk.size", integer(1, 10**9), 8_096, "How many rows a chunk of the snapshot has."
@@ -63,7 +63,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "scan.snapshot.fetch.size": "a chunk is read as a whole: 'scan.incremental.snapshot.chunk.size'",
     "debezium.publication.name": "it is 'publication.name'",
     "debezium.snapshot.mode": "it is 'scan.startup.mode'",
-    "connect.max-retries": "the server is asked again for as long as 'connect.timeout'",
+    "connect.max-retries": "connecting is retried for as long as 'connect.timeout'",
     "connection.pool.size": "a task has one connection",
     "scan.newly-added-table.enabled": "the tables of a pattern are those that match when the job first starts: to read "
     "others, start it without its checkpoints, with another 'slot.name'",
@@ -74,7 +74,7 @@ OTHERS: Final[Mapping[str, str]] = {
 class PostgresSource(Source[Any]):
     """The rows of tables of PostgreSQL, and then their changes in the order of commits, exactly once.
 
-    It begins with a snapshot of the tables, which tasks read in chunks, and goes on with what pgoutput tells of every
+    It begins with a snapshot of the tables, which tasks read in chunks, and goes on with what pgoutput sends of every
     change. Records are rows of a changelog. They carry the time of their transaction; those of the snapshot the time 0.
     Where ``table-name`` or ``schema-name`` is a regular expression, the tables are all whose names match it.
 

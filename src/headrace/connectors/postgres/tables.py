@@ -38,7 +38,7 @@ class CapturedTable:
         columns: the types of the columns that are read, by their names.
         slot: the name of the replication slot.
         publication: the name of the publication.
-        has_before: whether updates are told with the rows before them; otherwise only with the new rows.
+        has_before: whether updates come with the rows before them; otherwise only with the new rows.
         primary_key: the columns of its key; those of the key in the database when there are none.
         chunk_key: the column by which the snapshot is cut; the first of the key in the database when None.
     """
@@ -106,7 +106,7 @@ class CapturedTable:
         self.check_identity(relation.has_whole_rows, {column.name for column in relation.columns if column.is_identity})
 
     def check_identity(self, has_whole_rows: bool, identity: set[str]) -> None:
-        """Refuse a replica identity that tells too little of rows that are changed or deleted.
+        """Refuse a replica identity that says too little of rows that are changed or deleted.
 
         Args:
             has_whole_rows: whether it is ``FULL``.
@@ -117,14 +117,14 @@ class CapturedTable:
         """
         if self.has_before and not has_whole_rows:
             raise ConfigurationError(
-                f"table {self}: updates and deletions are told without the rows that were there before, which "
+                f"table {self}: updates and deletions come without the rows that were there before, which "
                 f"'changelog-mode' = 'all' needs. Execute ALTER TABLE {self.name} REPLICA IDENTITY FULL; or, for a "
                 "table with a primary key, set 'changelog-mode' = 'upsert'"
             )
         missing = [name for name in self.primary_key if name not in identity]
         if missing and not has_whole_rows:
             raise ConfigurationError(
-                f"table {self}: deletions are told without column {missing[0]!r} of the PRIMARY KEY, since it is not "
+                f"table {self}: deletions come without column {missing[0]!r} of the PRIMARY KEY, since it is not "
                 f"in the replica identity: execute ALTER TABLE {self.name} REPLICA IDENTITY FULL"
             )
 
@@ -151,7 +151,7 @@ class FoundTable:
 
     @property
     def full_name(self) -> str:
-        """Its name with that of its schema, which tells it from the others of a source."""
+        """Its name with that of its schema, which is unique in a source."""
         return f"{self.schema}.{self.table}"
 
 
@@ -192,7 +192,7 @@ def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
         wal_level = connection.execute("SHOW wal_level").fetchone()
         if wal_level != ("logical",):
             raise ConfigurationError(
-                f"the server's wal_level is {wal_level and wal_level[0]!r}, and changes are only told with 'logical': "
+                f"the server's wal_level is {wal_level and wal_level[0]!r}, and changes are only sent with 'logical': "
                 "ALTER SYSTEM SET wal_level = logical, and restart the server"
             )
         found = connection.execute(
@@ -385,7 +385,7 @@ def create_slot(connection: Connection, name: str) -> Slot:
 
 
 def take_slot(connection: Connection, name: str, position: int, *, is_own: bool) -> Slot:
-    """A slot that is there already, free from whoever has read it.
+    """A slot that is there already, which no session reads any more.
 
     A job manager that was superseded, and does not know it yet, may still hold that of its job: its session is ended.
 

@@ -49,7 +49,7 @@ class Images:
 
     Attributes:
         operations: what has happened to each, values of :class:`Operation`.
-        before: each as it was, structs, null where that is not told.
+        before: each as it was, structs, null if that is not sent.
         after: each as it is.
         messages: the index of the message that tells of each, never falling.
     """

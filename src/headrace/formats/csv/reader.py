@@ -85,7 +85,7 @@ class CsvReaderFormat(LineFormat[T_co]):
     Args:
         schema: the columns.
         multiline: whether quoted values may hold newlines. Such a file is read by one task in one epoch, for where a
-            record begins cannot be told from the middle of the file.
+            record begins cannot be found from the middle of the file.
         charset: how characters are encoded.
         max_line_bytes: a longer line is a bad record.
         columns: the names of the columns to read, in the order of the records; all of the schema when left out.
@@ -230,7 +230,7 @@ class CsvDecoder:
     """Reads lines of one file, or messages.
 
     Arrow reads what it reads fast and as it is meant. Where it refuses a value, or may have taken one for a number that
-    is none, the columns are read as texts and these by the rule of their types, which also tells what is wrong.
+    is none, the columns are read as texts and these by the rule of their types, which also says what is wrong.
 
     Args:
         schema: the columns that come out.

@@ -173,7 +173,7 @@ class CsvSchemaBuilder(Builder):
         return self._add(name, Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: object = None) -> Self:
-        """A column of numbers; ``LONG`` unless told otherwise."""
+        """A column of numbers; ``LONG`` by default."""
         return self._add(name, Types.LONG() if number_type is None else number_type)
 
     def add_column(self, name: str, column_type: object) -> Self:
@@ -181,7 +181,7 @@ class CsvSchemaBuilder(Builder):
         return self._add(name, column_type)
 
     def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> Self:
-        """A column of lists; of strings unless told otherwise."""
+        """A column of lists; of strings by default."""
         return self._add(name, Types.LIST(Types.STRING() if element_type is None else element_type), separator)
 
     def add_columns_from(self, schema: CsvSchema) -> Self:

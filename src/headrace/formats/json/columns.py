@@ -1,4 +1,4 @@
-"""Values of JSON as columns of their types: one rule for each type, whoever has parsed the documents.
+"""Values of JSON as columns of their types: one rule for each type, whatever has parsed the documents.
 
 Arrow's reader parses what it can, and gives *raw* columns; else documents are Python objects. The reader of a type
 makes the same column of both: where Arrow takes a value, documents give the same one, and what Arrow refuses, documents
@@ -134,7 +134,7 @@ class ColumnReader(ABC):
 
     Attributes:
         kind: the type.
-        raw: the type of the columns that Arrow's reader is asked for; None where it cannot give any.
+        raw: the type of the columns that Arrow's reader is to give; None where it cannot give any.
         is_raw: whether such a column is the one that is meant.
     """
 

@@ -61,7 +61,7 @@ class JsonDecoder:
                 try:
                     return self._by_arrow(pa.py_buffer(data), starts, ends)
                 except (ValueError, pa.ArrowException):
-                    pass  # each is judged alone
+                    pass  # each is decoded alone
         return self.messages(pa.array(lines_of(data), pa.binary()))
 
     def messages(self, messages: pa.Array) -> pa.RecordBatch:

@@ -204,7 +204,7 @@ class JsonRowDeserializationSchemaBuilder(Builder):
         """The schema.
 
         Raises:
-            InvalidProgramError: when no type was given, or both ways to treat errors were asked for.
+            InvalidProgramError: when no type was given, or both ways to treat errors were requested.
         """
         if self._given.get("type_info") is None:
             raise InvalidProgramError("JsonRowDeserializationSchema needs a type: call type_info(...)")

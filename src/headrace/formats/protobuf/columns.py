@@ -186,7 +186,7 @@ class MessageField:
         number: its number.
         column: its values.
         default: the value in records that stands for a missing one where defaults are read; None: no other.
-        has_presence: whether a message tells that it has no such field from its default.
+        has_presence: whether a message without the field differs from one with its default.
         is_required: whether every message has to have it.
         oneof: of several fields with the same name here a message has one at most.
     """

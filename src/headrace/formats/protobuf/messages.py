@@ -185,13 +185,13 @@ class ConfluentRegistryProtobufDeserializationSchema(ColumnarDeserializationSche
     """Reads messages of Protobuf behind the id of their schema.
 
     Messages are read by the numbers of their fields, so of a newer or older schema what both have. The registry is
-    asked for the schema of each id once, for the name of the message: another message of the topic cannot be read.
+    queried for the schema of each id once, for the name of the message: another message of the topic cannot be read.
 
     Args:
         registry: the registry, or its URL.
         schema: the message, as for :class:`ProtobufRowDeserializationSchema`; where it is left out, that of the newest
             schema of ``subject`` by now.
-        subject: where the schema is in the registry, which is asked once, while the program is built.
+        subject: where the schema is in the registry, which is queried once, while the program is built.
         message: the full name of the message, where it is not the first one of the subject's schema.
         read_default_values: as for :class:`ProtobufRowDeserializationSchema`.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.

@@ -38,19 +38,19 @@ _THREAD_SECONDS: Final = 30.0
 _WORKERS: Final = 8
 
 _WATCHED_SECONDS: Final = 15.0
-"""So long after a request somebody is taken to watch."""
+"""So long after a request the dispatcher counts as watched."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedRun:
-    """What somebody wants to be run.
+    """A request to run a program.
 
     Attributes:
         program: the id of the program.
         arguments: its arguments.
         settings: the settings that it is given, which win over those of the cluster.
         entry: the script in an archive; empty for the usual one.
-        job_id: the id that the job gets; None for any. Who asks again with the same one gets the same job.
+        job_id: the id that the job gets; None for any. A second request with the same one gets the same job.
     """
 
     program: str
@@ -71,7 +71,7 @@ class Dispatcher(ServedJobs):
         programs: the programs that were uploaded.
 
     Raises:
-        ConfigurationError: when the storage is not told, or there can be no such.
+        ConfigurationError: when the storage is not given, or cannot be used.
     """
 
     def __init__(self, configuration: Configuration, address: str) -> None:
@@ -231,7 +231,9 @@ class Dispatcher(ServedJobs):
         """
         if not self.leads:
             leader = None if self._leads else self._leadership.leader
-            where = "nobody leads yet: ask again" if leader is None else f"the one that leads is at {leader.address}"
+            where = (
+                "no dispatcher leads yet: try again" if leader is None else f"the one that leads is at {leader.address}"
+            )
             raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"this dispatcher stands by; {where}")
 
     def check_ready(self) -> None:
@@ -285,7 +287,7 @@ class Dispatcher(ServedJobs):
         self.programs.copy(program, record.folder.folder(PROGRAM))
         submission = Submission(job_id, program.name, wanted.arguments, settings, wanted.entry, millis())
         if not record.submit(submission):
-            raise conflict(f"Job {job_id} has just been submitted by somebody else: ask again")
+            raise conflict(f"Job {job_id} has just been submitted by another client: try again")
         self._add(record, submission)
         return job_id
 
@@ -363,6 +365,6 @@ _OWN: Final = (
 
 
 def _of_jobs(configuration: Configuration) -> dict[str, str]:
-    """The settings of a cluster that its jobs have, unless who submits one says otherwise."""
+    """The settings of a cluster that its jobs have, unless their submission says otherwise."""
     given = configuration.to_dict()
     return {key: value for key, value in given.items() if not key.startswith(_OWN)}

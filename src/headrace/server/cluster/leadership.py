@@ -2,7 +2,7 @@
 
 Each that wants to lead claims a generation, as job managers do: a file that is made exclusively, and kept. The one with
 the youngest generation leads, and says again and again that it lives. One that stands by claims the next generation
-when it has not been told so for the duration of a lease, by its own clock: clocks of machines are never compared.
+when its lease was not renewed for its duration, by its own clock: clocks of machines are never compared.
 
 A dispatcher that was paused may believe that it leads until it looks again. That does no harm: whatever may be done
 once only, such as beginning an attempt to run a job, is a file that is made exclusively.
@@ -54,7 +54,7 @@ class Leadership:
         folder: where generations and signs of life are.
         address: where the dispatcher is served.
         lease_seconds: after so long without a sign of life another one takes over.
-        clock: tells seconds, never going back.
+        clock: returns seconds, never going back.
 
     Attributes:
         leader: the one that leads, as far as is known; None before the first look.

@@ -46,16 +46,16 @@ logger = get_logger(__name__)
 
 _LOOK_SECONDS: Final = 1.0
 _SELDOM_SECONDS: Final = 5.0
-"""The interval at which a process is asked for its job while somebody asks the dispatcher, and while nobody does."""
+"""The intervals at which the status of a process is requested, while the dispatcher is watched and while it is not."""
 
 _CLAIM_SECONDS: Final = 5.0
 """So long a process that another dispatcher may just have started has to say that it runs."""
 
 _AWAY_SECONDS: Final = 30.0
-"""So long a process on another machine has to end, when its storage tells it that another one takes its place."""
+"""So long a process on another machine has to end, when its storage says that another one takes its place."""
 
 _CANCEL_SECONDS: Final = 20.0
-"""A process that was told to give its job up, and is still there after this time, is killed."""
+"""A process that was to cancel its job, and is still there after this time, is killed."""
 
 _MOST_LOG_BYTES: Final = 2_000
 
@@ -67,7 +67,7 @@ _INTERRUPTED: Final = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 
 class ProcessDiedError(InfrastructureError):
-    """The process of a job has ended, and nobody has told it to."""
+    """The process of a job has ended without a command to do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Surroundings:
         archives: where the archives of jobs are.
         workers: do what takes a while.
         generation: gives the one under which the dispatcher leads.
-        is_watched: tells whether somebody has asked it of late.
+        is_watched: returns whether there was a request of late.
     """
 
     location: str
@@ -125,12 +125,12 @@ class ManagedJob(ServedJob):
 
     Args:
         record: its records.
-        submission: what was asked for.
+        submission: the request to run it.
         around: what it shares with others.
 
     Attributes:
         record: its records.
-        submission: what was asked for.
+        submission: the request to run it.
         last_snapshot: its status, as far as is known.
     """
 
@@ -167,12 +167,12 @@ class ManagedJob(ServedJob):
     # --- for others, from any thread ---------------------------------------------------------------------------------
 
     def client(self) -> RestClient | None:
-        """What asks its process; None while there is none that is served."""
+        """The client of its process; None while there is none that is served."""
         process = self._process
         return None if process is None or process.is_gone else process.client()
 
     def record_cancel(self) -> None:
-        """It is given up, and whoever leads sees to that."""
+        """Record that it is cancelled, which the leading dispatcher then does."""
         self.record.cancel()
 
     def give_up(self) -> None:
@@ -230,7 +230,7 @@ class ManagedJob(ServedJob):
             self._start(now)
 
     def sync(self) -> None:
-        """Look whether another dispatcher has been asked to give it up, or has seen its end."""
+        """Look whether another dispatcher was to cancel it, or has seen its end."""
         if self.record.is_cancelled:
             self.give_up()
         end = self.record.end()
@@ -300,7 +300,7 @@ class ManagedJob(ServedJob):
         """Begin the next attempt; None where another dispatcher has.
 
         Processes of earlier ones that have said that they run just before are ended. On other machines they end by
-        themselves, as their storage tells them of a later attempt; a machine that is away for so long that nobody waits
+        themselves, as their storage shows a later attempt; a machine that is away for so long that no dispatcher waits
         for it any more writes nothing, since the job has another generation.
         """
         attempts = self.record.attempts()
@@ -568,7 +568,7 @@ def _how(code: int | None) -> str:
 
 
 def _ended(job: JobSnapshot, status: JobStatus, end: AttemptEnd) -> JobSnapshot:
-    """A job whose process has not told of its end."""
+    """A job whose process has not recorded its end."""
     error: Exception | None = None
     if status is JobStatus.CANCELED:
         error = JobCancelledError(end.message or "it was cancelled")

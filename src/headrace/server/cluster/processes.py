@@ -1,4 +1,4 @@
-"""The processes of jobs: each is started in a folder and a session of its own, and outlives whoever has started it.
+"""The processes of jobs: each is started in a folder and a session of its own, and outlives its dispatcher.
 
 A dispatcher that starts anew finds the processes of the one before it, and goes on with them.
 """
@@ -47,7 +47,7 @@ _PLAN_SECONDS: Final = 25.0
 
 @dataclass(frozen=True, slots=True)
 class JobTask:
-    """What a process has to do; it is in a file that nobody else reads, since there may be secrets in it.
+    """What a process has to do; it is in a file that only its user can read, since there may be secrets in it.
 
     Attributes:
         storage: the location of the cluster's storage.
@@ -148,7 +148,7 @@ class JobProcessHandle:
         return self.code is not None if self._child is not None else self.process.is_gone
 
     def client(self) -> RestClient | None:
-        """What asks it; None while it is not served yet."""
+        """Its client; None while it is not served yet."""
         if self._client is None:
             with contextlib.suppress(OSError, ValueError, KeyError):
                 address = json.loads((self.folder / SERVER).read_text(encoding="utf-8"))["address"]

@@ -34,7 +34,7 @@ PROGRAM: Final = "program"
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What was asked for.
+    """The submission of a job.
 
     Attributes:
         job_id: the id that the job has.
@@ -42,7 +42,7 @@ class Submission:
         arguments: its arguments.
         settings: its configuration; there may be secrets in it.
         entry: the script in an archive; empty for the usual one.
-        time: when it was asked for, in milliseconds of the system's clock.
+        time: when it was submitted, in milliseconds of the system's clock.
     """
 
     job_id: str
@@ -72,7 +72,7 @@ class AttemptEnd:
 
     Attributes:
         status: the last status of its job; empty where there was no job.
-        code: the exit code of its process; None where nobody knows.
+        code: the exit code of its process; None if unknown.
         message: why.
         time: when, in milliseconds of the system's clock.
     """
@@ -102,7 +102,7 @@ class RunRecord:
         return self.name.partition("-")[0]
 
     def submission(self) -> Submission | None:
-        """What was asked for; None where whoever was about to say it has not come so far."""
+        """The submission; None if it was not written before its process ended."""
         document = read_json(self.folder, JOB)
         try:
             return None if document is None else Submission(**{**document, "arguments": tuple(document["arguments"])})
@@ -110,16 +110,16 @@ class RunRecord:
             raise HeadraceError(f"{self.folder.locate(JOB)} is of another version, or damaged: {error}") from None
 
     def submit(self, submission: Submission) -> bool:
-        """Record what is asked for; False where something was before."""
+        """Record the submission; False if there is one."""
         return _create(self.folder, JOB, asdict(submission))
 
     @property
     def is_cancelled(self) -> bool:
-        """True if somebody has given the job up."""
+        """True if the job has been cancelled."""
         return self.folder.size(CANCEL) is not None
 
     def cancel(self) -> None:
-        """Record that somebody has given the job up, so that whoever leads sees to it."""
+        """Record that the job is cancelled, which the leading dispatcher then does."""
         self.folder.create(CANCEL, b"")
 
     def end(self) -> AttemptEnd | None:
@@ -128,11 +128,11 @@ class RunRecord:
         return None if document is None else AttemptEnd(**document)
 
     def finish(self, end: AttemptEnd) -> bool:
-        """Record how it ended for good: nobody starts it any more. False where somebody has before."""
+        """Record how it ended for good: it is not started any more. False if that was recorded before."""
         return _create(self.folder, END, asdict(end))
 
     def remove(self) -> None:
-        """Remove all of it, once it has ended; what says that it has goes last, so that nobody starts it again."""
+        """Remove all of it, once it has ended; the record of its end goes last, so that it is not started again."""
         system, last = self.folder.file_system, [f"{self.folder.path}/{name}" for name in (JOB, END)]
         files = [path for path, _ in system.walk(self.folder.path)]
         system.remove_all([path for path in files if path not in last])
@@ -162,7 +162,7 @@ class RunRecord:
         return not self.is_superseded(number)
 
     def is_superseded(self, number: int) -> bool:
-        """Return whether a later attempt was begun; they are begun one after the other, so the next one tells."""
+        """Return whether a later attempt was begun; they are begun one after the other, so the next one says so."""
         return self._attempts.size(f"{number + 1:06}.json") is not None
 
     def process_of(self, number: int) -> StartedProcess | None:
@@ -171,12 +171,12 @@ class RunRecord:
         return None if document is None else StartedProcess(JobProcess(**document["process"]), document["folder"])
 
     def end_of(self, number: int) -> AttemptEnd | None:
-        """Return how an attempt ended; None where nobody has said it."""
+        """Return how an attempt ended; None if that is not recorded."""
         document = read_json(self._attempts, f"{number:06}.end")
         return None if document is None else AttemptEnd(**document)
 
     def end_attempt(self, number: int, end: AttemptEnd) -> None:
-        """Record how an attempt ended, unless somebody has."""
+        """Record how an attempt ended, unless that is recorded."""
         _create(self._attempts, f"{number:06}.end", asdict(end))
 
 

@@ -28,14 +28,14 @@ class RemoteProcess(Protocol):
     """All that is known of the job."""
 
     def client(self) -> RestClient | None:
-        """What asks its process; None while there is none that is served."""
+        """The client of its process; None while there is none that is served."""
 
     def give_up(self) -> None:
         """See to it that the job is given up, whatever becomes of its process."""
 
 
 class RemoteControl:
-    """Asks the process of a job.
+    """Controls a job by requests to its process.
 
     Args:
         job: the job.
@@ -54,7 +54,7 @@ class RemoteControl:
         return CompletableFuture.completed(None)
 
     def stop(self, *, drain: bool = False) -> CompletableFuture[None]:
-        """End the job at the end of the epoch that runs: a process is asked so by a signal, and this by nobody."""
+        """End the job at the end of the epoch that runs: a process gets a signal for that, and this is never called."""
         raise JobExecutionError("a job of a dispatcher is stopped with a savepoint, or cancelled")
 
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
@@ -102,7 +102,7 @@ class RemoteControl:
         """Ask for something, and wait for its outcome on a thread of its own.
 
         Raises:
-            RestClientError: when the process cannot be asked, or refuses.
+            RestClientError: when the process cannot be reached, or refuses.
         """
         client, job_id = self._client()
         method, what, body = request
@@ -119,7 +119,7 @@ class RemoteControl:
         return found
 
     def _client(self) -> tuple[RestClient, str]:
-        """What asks the process, and the id of the job.
+        """The client of the process, and the id of the job.
 
         Raises:
             JobExecutionError: when there is no process.
@@ -151,7 +151,7 @@ class RemoteControl:
                 found.set_exception(JobExecutionError(first.removeprefix(f"{failure['class']}: ")))
             else:
                 found.set_result(result(operation))
-        except Exception as error:  # whatever it is, whoever waits has to be told
+        except Exception as error:  # whatever it is, the caller that waits has to get it
             found.set_exception(error)
 
     def _answer_of(self, client: RestClient, path: tuple[str, ...]) -> Any:
@@ -166,7 +166,7 @@ class RemoteControl:
         except RestClientError:
             if self._job.client() is not client:
                 raise JobExecutionError(
-                    "the process of the job is gone without an answer: what was asked for is not known to be done. "
+                    "the process of the job is gone without an answer: whether the request was executed is not known. "
                     "Ask again when the job runs"
                 ) from None
             return None

@@ -20,7 +20,7 @@ class ClusterService:
         configuration: that of the cluster.
 
     Raises:
-        ConfigurationError: when it cannot be served so, or its storage is not told.
+        ConfigurationError: when it cannot be served so, or its storage is not given.
     """
 
     def __init__(self, configuration: Configuration) -> None:

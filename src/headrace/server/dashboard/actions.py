@@ -1,4 +1,4 @@
-"""What buttons do: each asks a question first, then has the REST API do it, and shows what comes of it."""
+"""What buttons do: each asks the user a question first, then has the REST API do it, and shows the outcome."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class ActionRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobAction:
-    """Something that a button asks a job for.
+    """The operation of a button on a job.
 
     Attributes:
         name: its name in addresses.
         button: what the button says.
-        question: what is asked before.
+        question: that to the user, before it is done.
         about: what it does, in a sentence or two.
-        request: what the REST API is asked for.
+        request: that to the REST API.
         outcome: the path below the job where the outcome of that is; None where there is nothing to wait for.
         fields: which fields of the form it has.
         is_destructive: whether it ends the job without a savepoint.
@@ -165,7 +165,7 @@ def begin(jobs: DashboardJobs, job: JobView, action: JobAction, form: Form) -> s
     """Have something done.
 
     Returns:
-        The id under which the outcome is asked for; empty where there is nothing to wait for.
+        The id by which the outcome is requested; empty if there is nothing to wait for.
 
     Raises:
         HeadraceError: when it is refused.
@@ -188,7 +188,7 @@ def outcome(jobs: DashboardJobs, job_id: str, action: JobAction, trigger: str) -
     """What has come of an action up to now.
 
     Raises:
-        HeadraceError: when nobody knows of it any more.
+        HeadraceError: when it is not known any more.
     """
     if action.outcome is None:
         return Outcome(True)
@@ -204,7 +204,7 @@ def outcome(jobs: DashboardJobs, job_id: str, action: JobAction, trigger: str) -
 
 
 class FormTokens:
-    """Tokens of forms: whoever has not read a page of this server cannot send one of its forms."""
+    """Tokens of forms: only a client that has read a page of this server can send one of its forms."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)

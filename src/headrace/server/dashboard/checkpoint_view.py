@@ -74,7 +74,7 @@ def checkpoint_view(job: JobSnapshot, configuration: Configuration, number: str)
     if index is None:
         newest = f", and {job.epochs[-1].epoch} is the newest" if job.epochs else ""
         raise not_found(
-            f"nothing is known of checkpoint {number[:_LONGEST_NUMBER]}: only the last ones are told of{newest}"
+            f"nothing is known of checkpoint {number[:_LONGEST_NUMBER]}: only the last ones are kept{newest}"
         )
     epoch = job.epochs[index]
     before = job.epochs[index - 1] if index else None

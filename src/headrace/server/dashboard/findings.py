@@ -15,7 +15,7 @@ ATTENTION: Final = "attention"
 NOTE: Final = "note"
 
 _RECENT_MILLIS: Final = 600_000
-"""Failures of so long ago are told."""
+"""Failures of so long ago are shown."""
 
 _SILENT_MILLIS: Final = 10_000
 """The time after which a split that others wait for counts as silent."""
@@ -34,7 +34,7 @@ _LONG_ENOUGH_SECONDS: Final = 0.5
 _LARGE_STATE_BYTES: Final = 64 << 20
 _SECONDS_OF_HOUR: Final = 3_600.0
 _YOUNG_SECONDS: Final = 600.0
-"""A state of so many bytes that doubles within an hour is told of; in the first minutes of a run it is only noted."""
+"""A state of so many bytes that doubles within an hour is a finding, but for the first minutes of a run."""
 
 _AT_ITS_LIMIT: Final = 0.8
 _LARGE_SHARE: Final = 0.3

@@ -21,13 +21,13 @@ class EpochView:
         number: its number.
         ended: when it was complete, in milliseconds since 1970.
         records: the number of records that it has read.
-        planning: the time in which sources were asked what there is.
+        planning: the time in which sources looked what there is.
         reading: the time in which tasks read.
         shuffling: the time in which records travelled, and tasks were begun.
         operating: the time in which operators were at work.
         checkpointing: the time for the manifest and what belongs to it.
         committing: the time in which the job waited for sinks that have yet to commit epochs before.
-        is_measured: whether the runtime tells reading, shuffling and operating apart; else all of it is operating.
+        is_measured: whether reading, shuffling and operating are measured; else all of it is operating.
         watermark: the lowest event time of all sources, in milliseconds.
         state_bytes: bytes of all state.
         pending_commits: of how many epochs and sinks output had yet to be committed.
@@ -74,7 +74,7 @@ class OperatorView:
         role: ``Data Source``, ``Operator`` or ``Data Sink``.
         stage: its stage.
         parallelism: the number of its subtasks.
-        call_site: the line of the program that asked for it.
+        call_site: the line of the program that declares it.
         busy: the share of its time in the last minute in which its busiest subtask was at work; None if not measured.
         idle: the share in which the subtask that idles most had nothing to do.
         back_pressured: the share in which the subtask that waits most waited for what comes behind it.
@@ -320,7 +320,7 @@ class JobView:
         end: how it has ended, in words; empty before.
         error: what it has failed with; empty for nothing.
         checkpoint_directory: where its checkpoints are; empty for a temporary folder.
-        savepoint_directory: where savepoints are made unless who asks for one says it; empty for nowhere.
+        savepoint_directory: where savepoints are made by default; empty for nowhere.
         interval: milliseconds between two checkpoints.
         completed: the number of epochs that this run has completed.
         failed: the number of those that have failed.

@@ -1,4 +1,4 @@
-"""The jobs that pages show, and who is asked for changes: the REST API of the same server."""
+"""The jobs that pages show, and how they change them: by the REST API of the same server."""
 
 from __future__ import annotations
 

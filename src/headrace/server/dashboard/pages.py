@@ -91,7 +91,7 @@ class Dashboard:
 
     Attributes:
         jobs: the jobs.
-        guard: who is let in.
+        guard: the rules of access.
         refresh_millis: how often pages ask for what is new.
         tokens: those of forms.
         recent: pages without forms, which are the same for everybody.
@@ -118,7 +118,7 @@ class Dashboard:
         """A page that is the same for everybody, as it was a few seconds ago at most.
 
         Args:
-            request: who asks.
+            request: that of the client.
             key: which page; the name of the template first.
             context: what that is given; from a thread that may wait.
         """
@@ -144,11 +144,11 @@ class Dashboard:
 
 
 def dashboard_endpoints(jobs: DashboardJobs, settings: RestSettings) -> list[Endpoint]:
-    """Who answers for the pages.
+    """The endpoint of the pages.
 
     Args:
         jobs: the jobs that are shown.
-        settings: who is let in, and how often pages ask for what is new.
+        settings: the rules of access, and how often pages are refreshed.
     """
     recent = RecentAnswers[SharedPage](_LEAST_SECONDS, _MOST_SECONDS, _SHARE)
     dashboard = Dashboard(jobs, RequestGuard(settings), settings.refresh_millis, FormTokens(), recent)
@@ -156,7 +156,7 @@ def dashboard_endpoints(jobs: DashboardJobs, settings: RestSettings) -> list[End
 
 
 async def _answered(handler: _Handler, dashboard: Dashboard, request: Request) -> Response:
-    """Who may not see a page, and what goes wrong with one, gets a page as well."""
+    """Errors are pages as well: of clients without access, and of what fails."""
     try:
         dashboard.guard.check_host(request.headers)
         dashboard.guard.check_token(request.headers)
@@ -182,7 +182,7 @@ def _refused(dashboard: Dashboard, request: Request, status: HTTPStatus, message
 
 
 def _is_part(request: Request) -> bool:
-    """Return whether a script of a page asks, for a part of it."""
+    """Return whether it is the request of a page's script, for a part of it."""
     return bool(request.headers.get("hx-request") == "true")
 
 
@@ -235,7 +235,7 @@ def _page_of_log(dashboard: Dashboard, job_id: str, name: str) -> Response:
 
 
 async def _question(dashboard: Dashboard, request: Request) -> Response:
-    """What a button asks before."""
+    """The question of a button."""
     action = actions.action_of(request.path_params["action"])
     job = await asyncio.to_thread(dashboard.jobs.view, _id(request))
     return _form(dashboard, request, job, action)

@@ -81,7 +81,7 @@ class EpochPart:
 
 
 PARTS: Final = (
-    EpochPart("planning", "plan", "sources are asked what there is to read"),
+    EpochPart("planning", "plan", "sources look what there is to read"),
     EpochPart("reading", "read", "tasks read what was planned"),
     EpochPart("shuffling", "shuffle", "records travel between stages, and tasks are begun"),
     EpochPart("operating", "operators", "functions, windows and joins are at work"),
@@ -204,7 +204,7 @@ class LineageView:
 
 
 def lineage_view(document: Mapping[str, Any]) -> LineageView:
-    """The view of what is told of a lineage."""
+    """The view of the report of a lineage."""
     sources = tuple(_end(each, {}) for each in document["sources"])
     called = {source.uid: source.called for source in sources}
     sinks = tuple(_end(each, called) for each in document["sinks"])

@@ -141,7 +141,7 @@ def change(by: int | None) -> str:
 
 
 def rounded(document: Any) -> Any:
-    """The same with fewer digits: nobody sees more of them in a chart."""
+    """The same with fewer digits: a chart shows no more."""
     if isinstance(document, float):
         return round(document, 3)
     if isinstance(document, dict):
@@ -296,7 +296,7 @@ def job_context(job: JobView, lineage: Mapping[str, Any] | None, logs: Sequence[
 
     Args:
         job: the job.
-        lineage: what is told of its lineage; None for nothing.
+        lineage: the report of its lineage; None for none.
         logs: the logs of its process, each with its size.
     """
     shares = shares_of_parts(job)

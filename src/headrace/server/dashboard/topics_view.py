@@ -1,4 +1,4 @@
-"""The topics that the jobs of a server read and write, place by place: what is in them, and who reads them."""
+"""The topics that the jobs of a server read and write, place by place: what is in them, and their readers."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Externalization:
 
 @model
 class CheckpointConfiguration:
-    """How checkpoints are made; what only Flink has is told as it is there when it is not used."""
+    """How checkpoints are made; what only Flink has is as it is there when it is not used."""
 
     mode: str
     interval: int

@@ -46,7 +46,7 @@ def overview(request: RestRequest) -> models.ClusterOverview:
 
 
 def dashboard_configuration(request: RestRequest) -> models.DashboardConfiguration:
-    """Return what a dashboard asks for first."""
+    """Return what a dashboard requests first."""
     local = time.localtime()
     return models.DashboardConfiguration(
         refresh_interval=request.service.refresh_millis,

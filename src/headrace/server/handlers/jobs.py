@@ -138,12 +138,12 @@ def job_lineage(request: RestRequest) -> dict[str, Any]:
     """Return the datasets of a job with their fields, and what each field that is written is made of."""
     found = request.job().lineage()
     if found is None:
-        raise conflict("the job has not begun yet, or was told of by a version that knew nothing of lineage")
+        raise conflict("the job has not begun yet, or its archive is of a version without lineage")
     return dict(found)
 
 
 def job_topics(request: RestRequest) -> JobTopics:
-    """Return the topics that a job reads and writes, and who else reads them."""
+    """Return the topics that a job reads and writes, and their other readers."""
     return request.job().topics()
 
 

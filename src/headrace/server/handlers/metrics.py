@@ -1,4 +1,4 @@
-"""Metrics of jobs, vertices and subtasks: their names, or the values of those that are asked for."""
+"""Metrics of jobs, vertices and subtasks: their names, or the values of the requested ones."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -84,7 +84,7 @@ def _vertex(request: RestRequest) -> JobVertex:
 
 
 def _of_vertex(request: RestRequest, vertex: JobVertex) -> dict[int, dict[str, MetricValue]]:
-    """By subtask; under their names, and, as Flink tells those of operators, with that of the operator before them."""
+    """By subtask; under their names, and, as Flink has those of operators, with that of the operator before them."""
     scope = operator_scope(vertex.planned.node.name)
     return {
         subtask: {**found, **{f"{scope}.{name}": value for name, value in found.items()}}

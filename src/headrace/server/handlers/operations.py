@@ -1,6 +1,6 @@
 """What changes a job: savepoints, checkpoints, stop, cancel, rescale; and the disposal of savepoints.
 
-Each is triggered, and its outcome asked for later, but for cancelling, which is done at once.
+Each is triggered, and its outcome requested later, but for cancelling, which is done at once.
 """
 
 from collections.abc import Callable
@@ -152,7 +152,7 @@ def requirements(request: RestRequest) -> dict[str, VertexRequirements]:
 
 
 def require(request: RestRequest) -> Empty:
-    """Have the job go on at the upper bound that is asked for, one for all vertices that the program leaves open."""
+    """Have the job go on at the requested upper bound, one for all vertices that the program leaves open."""
     job = request.job()
     plan = job.plan()
     left_open = [each for each in vertices_of(plan) if each.planned.parallelism == plan.settings.parallelism]

@@ -63,7 +63,7 @@ def _file(request: RestRequest, name: str) -> models.TextFile:
 
 
 def threads(request: RestRequest) -> models.ThreadDump:
-    """Return what the threads of the process are at; those of the job of a dispatcher are not told."""
+    """Return what the threads of the process are at; those of the job of a dispatcher are not known."""
     _jobs_there(request)
     if request.parameters["taskmanagerid"] != driver_place()["tm_id"]:
         raise not_found("the threads of another process are not known here: ask it by py-spy, say")

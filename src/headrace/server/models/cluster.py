@@ -8,7 +8,7 @@ from headrace.server.wire import model, wire
 
 @model
 class Empty:
-    """Nothing is to be told."""
+    """An empty answer."""
 
 
 @model
@@ -113,7 +113,7 @@ class LogList:
 
 
 LOG_POSITION: Final = "X-Log-Position"
-"""The header of an answer with a log that says where it ends: what comes later is asked for by `?after=` with that."""
+"""The header of an answer with a log that says where it ends: `?after=` with that requests what comes later."""
 
 
 class TextFile(NamedTuple):

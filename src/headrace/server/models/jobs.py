@@ -277,7 +277,7 @@ class ApplicationExceptions:
 
 @model
 class MetricInfo:
-    """A metric: its name, and its value where that was asked for."""
+    """A metric: its name, and its value if that was requested."""
 
     id: str
     value: str | None = wire("value", omits_none=True)
@@ -285,7 +285,7 @@ class MetricInfo:
 
 @model
 class AggregatedMetric:
-    """What the values of one metric come to, in several jobs or subtasks; what was not asked for is left out."""
+    """What the values of one metric come to, in several jobs or subtasks; what was not requested is left out."""
 
     id: str
     min: float | None = wire("min", omits_none=True)

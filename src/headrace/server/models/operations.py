@@ -8,7 +8,7 @@ from headrace.server.wire import model, wire
 
 @model
 class TriggerResponse:
-    """By which id the outcome is asked for."""
+    """The id by which the outcome is requested."""
 
     request_id: str = wire("request-id")
 
@@ -129,7 +129,7 @@ class CheckpointTriggerRequest:
 
 @model
 class SavepointDisposalRequest:
-    """The place of a savepoint that nobody needs."""
+    """The place of a savepoint that is to be removed."""
 
     savepoint_path: str | None = wire("savepoint-path")
 

@@ -14,7 +14,7 @@ from headrace.log.log import Log
 from headrace.table.connectors.topics import TopicTable, TopicTables
 
 PATH: Final = ConfigOption("path", str, "", "The folder of the log.")
-GROUP: Final = ConfigOption("group.id", str, "", "The consumer group that is told how far the job has come.")
+GROUP: Final = ConfigOption("group.id", str, "", "The consumer group to which offsets are committed.")
 PARTITIONS: Final = ConfigOption[int | None](
     "auto-create.partitions",
     integer(1, 10_000),

@@ -107,7 +107,7 @@ class FunctionLookupTable(LookupTable):
 
 
 class RowsOfFunction(LookupFunctionReader):
-    """Asks a function for a row, or a list of rows: a ``Row``, a tuple of all columns, or a dict.
+    """Calls a function that returns a row, or a list of rows: a ``Row``, a tuple of all columns, or a dict.
 
     Args:
         function: the function of a key; of several columns it is a tuple.

@@ -106,7 +106,7 @@ def partitions_below(path: str, keys: Sequence[str], no_value: str) -> list[Part
 
 @dataclass(frozen=True)
 class PathFilter:
-    """Tells which files of a table are read.
+    """Decides which files of a table are read.
 
     Attributes:
         pattern: a regular expression that the whole path matches; None for any.
@@ -168,7 +168,7 @@ class PartitionTimes:
         """The milliseconds since 1970.
 
         Raises:
-            InvalidProgramError: when its name tells no time.
+            InvalidProgramError: when its name has no time.
         """
         values = [unquote(part.partition("=")[2]) for part in bucket.split("/")]
         text = self.pattern
@@ -178,7 +178,7 @@ class PartitionTimes:
         if time is None:
             advice = self.formatter or "yyyy-MM-dd, or yyyy-MM-dd HH:mm:ss"
             raise InvalidProgramError(
-                f"the partition {bucket!r} tells no time: {text!r} is not of the form {advice}. Set "
+                f"the partition {bucket!r} has no time: {text!r} is not of the form {advice}. Set "
                 f"{TIME_PATTERN.key!r} and {TIME_FORMATTER.key!r}"
             )
         return round(time.replace(tzinfo=time_zone(self.zone)).timestamp() * 1000)

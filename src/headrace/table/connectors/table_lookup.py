@@ -149,5 +149,5 @@ def refuse_partial(options: Configuration, connector: object) -> None:
     """
     if options.contains_key(CACHE.key) and options.get(CACHE) != "FULL":
         raise ConfigurationError(
-            f"{connector} cannot be asked for single keys: '{CACHE.key}' can only be 'FULL', which reads all rows"
+            f"{connector} cannot look up single keys: '{CACHE.key}' can only be 'FULL', which reads all rows"
         )

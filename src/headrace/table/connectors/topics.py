@@ -221,7 +221,7 @@ class TopicTables(TableConnector):
         if "key.format" not in formats:
             raise ConfigurationError(f"{self} needs 'key.format', the format of keys")
         if not formats["value.format"].changelog_mode.is_insert_only:
-            raise ConfigurationError(f"{self}: {formats['value.format'].plugin} tells of changes itself: use 'json'")
+            raise ConfigurationError(f"{self}: {formats['value.format'].plugin} has changes of its own: use 'json'")
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ class TableBinder:
         if node.enforced is not False:
             raise self.context.error(
                 node,
-                "PRIMARY KEY is not enforced: who writes the data keeps it",
+                "PRIMARY KEY is not enforced: the writers of the data keep it",
                 "Write PRIMARY KEY (...) NOT ENFORCED.",
             )
         if self.table.primary_key is not None:
@@ -214,7 +214,7 @@ class TableBinder:
         return column
 
     def distribution(self, node: sql.TableDistribution | None, *, is_late: bool = True) -> Distribution | None:
-        """``DISTRIBUTED BY``, whose errors are told at once or when the statement is planned."""
+        """``DISTRIBUTED BY``, whose errors are raised at once or when the statement is planned."""
         if node is None:
             return None
         if node.buckets is not None and node.buckets < 1:

@@ -223,7 +223,7 @@ class _Compaction:
 
 
 def _path_filter(table: CatalogTable) -> PathFilter | None:
-    """Tells which files the table reads; None for all."""
+    """Decides which files the table reads; None for all."""
     text = table.option(PATH_PATTERN.key)
     if text is None:
         return None

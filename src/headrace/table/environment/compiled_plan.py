@@ -246,7 +246,7 @@ def compiled_plan(tables: TableEnvironment, relations: Sequence[Relation], befor
 
 
 def _refuse_secrets(tables: TableEnvironment, relation: Relation) -> None:
-    """Refuse secrets in hints of a statement, which those who load the plan would not find in their tables."""
+    """Refuse secrets in hints of a statement, which sessions that load the plan would not find in their tables."""
     for node in relation.walk():
         if not isinstance(node, Scan | Sink):
             continue

@@ -47,7 +47,7 @@ logger = get_logger(__name__)
 _FOLDER: Final = "materialized-tables"
 
 _ACCEPT_SECONDS: Final = 60.0
-"""So long a job of another process has to take up a request: it looks for them behind each epoch."""
+"""So long a job of another process has to accept a request: it looks for them after each epoch."""
 
 _STOP_SECONDS: Final = 600.0
 
@@ -69,7 +69,7 @@ class ContinuousRefresh:
     def new_handler(self, dispatcher: str = "") -> RefreshHandler:
         """The handler of a job that is to start, with a checkpoint directory in which none has been.
 
-        It is in the catalog before the job starts. So whoever finds it there without a job starts that again, which
+        It is in the catalog before the job starts. So a process that finds it without a job starts that again, which
         then goes on from where the one before has come to.
 
         Args:
@@ -180,7 +180,7 @@ class ContinuousRefresh:
             try:
                 is_gone = remove_checkpoints(self._storage(directory))
             except (HeadraceError, OSError) as error:
-                logger.warning("checkpoints in %s stay, and nobody needs them any more: %s", directory, error)
+                logger.warning("checkpoints in %s stay, although they are not needed any more: %s", directory, error)
                 continue
             if not is_gone:
                 logger.warning("checkpoints in %s stay: native savepoints refer to files in it", directory)
@@ -215,7 +215,7 @@ class ContinuousRefresh:
         storage = self._storage(handler.directory)
         try:
             is_marked = has_begun(storage) and bool(running_in(storage.folder(REQUESTS)))
-        except FileNotFoundError:  # a job that was killed before it could be asked for anything
+        except FileNotFoundError:  # a job that was killed before it accepted requests
             return False
         except OSError as error:
             raise HeadraceError(

@@ -142,13 +142,13 @@ def _remove(client: RestClient, program: str) -> None:
         logger.warning("program %s stays at the dispatcher, and no job needs it any more: %s", program, error)
 
 
-def check_kept(environment: TableSession, relation: Relation, whom: str) -> None:
+def check_kept(environment: TableSession, relation: Relation, reader: str) -> None:
     """Refuse a statement that reads or writes what only this program has.
 
     Args:
         environment: with the catalogs.
         relation: the statement.
-        whom: who has to find all of it.
+        reader: the process that has to find all of it.
 
     Raises:
         InvalidProgramError: naming the table.
@@ -161,7 +161,7 @@ def check_kept(environment: TableSession, relation: Relation, whom: str) -> None
         is_kept = catalog is not None and catalog.outlasts_session and path not in environment.catalogs.temporary
         if not is_kept:
             raise InvalidProgramError(
-                f"table {path} exists in this program alone, and {whom} would not find it: create it in a catalog "
+                f"table {path} exists in this program alone, and {reader} would not find it: create it in a catalog "
                 "that outlasts the program (CREATE CATALOG ... WITH ('type' = 'file', ...)), without TEMPORARY"
             )
 

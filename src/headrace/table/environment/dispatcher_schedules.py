@@ -20,7 +20,7 @@ from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, DISPATCHER
 logger = get_logger(__name__)
 
 _OF_DISPATCHERS: Final = ("high-availability.", "historyserver.", "web.", "headrace.cluster.", "jobstore.")
-"""The beginnings of settings that are not for jobs; how the dispatcher is reached is one of what asks it."""
+"""The beginnings of settings that are not for jobs; how the dispatcher is reached is one of its clients."""
 
 _LOOK_SECONDS: Final = 2.0
 _JOIN_SECONDS: Final = 10.0
@@ -31,8 +31,8 @@ class DispatcherSchedules:
 
     Args:
         configuration: that of the dispatcher.
-        address: where it is asked to run the jobs.
-        leads: tells whether it leads; one that stands by refreshes nothing.
+        address: that of the dispatcher, to which jobs are submitted.
+        leads: returns whether it leads; one that stands by refreshes nothing.
     """
 
     def __init__(self, configuration: Configuration, address: str, leads: Callable[[], bool]) -> None:
@@ -62,7 +62,7 @@ class DispatcherSchedules:
         self._tables.materialized.hand_over(list(self._taken))
 
     def look(self) -> None:
-        """Adopt the schedules that nobody keeps, while the dispatcher leads; else give up all of them."""
+        """Adopt free schedules while the dispatcher leads; else give up all of them."""
         if not self._leads():
             self._tables.materialized.hand_over(list(self._taken))
             self._taken.clear()

@@ -222,12 +222,12 @@ class MaterializedTables:
             self._schedule.put(path, freshness, self._tables.with_settings(dict(handler.settings)), refreshed)
 
     def hand_over(self, paths: Iterable[ObjectPath]) -> None:
-        """Refresh tables no more, which somebody else does from now on."""
+        """Refresh tables no more, which another process does from now on."""
         for path in paths:
             self._schedule.remove(path)
 
     def _process(self, path: ObjectPath) -> JobProcess | None:
-        """What others find in the catalog of who refreshes a table; None where no others can look there."""
+        """The process that the catalog names as refreshing a table; None if no other process sees the catalog."""
         return JobProcess.present() if self._tables.catalogs.catalogs[path.catalog].outlasts_session else None
 
     def alter(self, path: ObjectPath, table: CatalogTable, changed: CatalogTable) -> None:

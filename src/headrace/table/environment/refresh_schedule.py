@@ -77,7 +77,7 @@ class RefreshSchedule:
 
     Args:
         refresh: refreshes a table, and returns when that is done.
-        clock: tells the time.
+        clock: returns the time.
     """
 
     def __init__(self, refresh: Refresh, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -187,7 +187,7 @@ def leaves_to_dispatcher(tables: TableSession) -> bool:
 
 
 def left_to_dispatcher(handler: RefreshHandler, path: ObjectPath, tables: TableSession) -> RefreshHandler:
-    """The handler of a table whose schedule nobody has, until the dispatcher of the session takes it up.
+    """The handler of a table whose schedule is free, until the dispatcher of the session adopts it.
 
     Raises:
         ConfigurationError: when the session names no dispatcher, or the catalog ends with the session.
@@ -213,7 +213,7 @@ def _is_kept(key: str, value: str) -> bool:
 
 
 def wait_until_taken(path: ObjectPath, tables: TableSession) -> None:
-    """Wait until a dispatcher has taken up the schedule of a table.
+    """Wait until a dispatcher has adopted the schedule of a table.
 
     Raises:
         ConfigurationError: when none does.
@@ -222,7 +222,7 @@ def wait_until_taken(path: ObjectPath, tables: TableSession) -> None:
     while not _is_taken(tables.catalogs.permanent_table(path)):
         if time.monotonic() >= until:
             raise ConfigurationError(
-                f"no dispatcher has taken up the schedule of materialized table {path} within {_TAKEN_SECONDS:g} s: "
+                f"no dispatcher has adopted the schedule of materialized table {path} within {_TAKEN_SECONDS:g} s: "
                 f"start one that looks where catalog {path.catalog!r} is, headrace cluster start --catalog-store DIR, "
                 f"where DIR is the {CATALOG_STORE_PATH.key} of this session; or set {SCHEDULER.key} to 'program'"
             )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
 
 _SECONDS: Final = 600.0
-"""So long a job has to take up a request, and to do what it asks for."""
+"""So long a job has to accept a request, and to execute it."""
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def _problems(name: str, catalog: Catalog) -> Iterator[CatalogProblem]:
 
 
 class MaterializedRow(NamedTuple):
-    """A materialized table and its refresh; ``failure`` tells as well why some of that is not known."""
+    """A materialized table and its refresh; ``failure`` also says why some of that is not known."""
 
     table: str
     refresh_mode: str | None = None

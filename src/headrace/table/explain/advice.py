@@ -58,7 +58,7 @@ class Advice:
 
 
 class StatementText:
-    """What the text of a statement tells of the clauses that plans do not know; of no text it is nothing."""
+    """What plans do not know of the clauses of a statement; without its text nothing."""
 
     def place(self, kind: str, tables: frozenset[str]) -> str:
         """The place of the only clause of a kind over some tables, as `` at line 1, column 8``; empty if not known.
@@ -302,7 +302,7 @@ def _origin(node: PhysicalNode, index: int) -> tuple[TableSourceScan, str] | Non
 
 
 _SHARE_OF_NULLS: Final = 0.2
-"""The share of the rows with a NULL in the key from which on they are told of."""
+"""The least share of rows with a NULL in the key that advice is given on."""
 
 
 def _skew(plan: AnalyzedPlan) -> Iterator[Advice]:

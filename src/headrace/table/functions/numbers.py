@@ -47,7 +47,7 @@ def _of_double(name: str, kernel: Kernel) -> FunctionDefinition:
 
 
 def _scaled(shape: CallShape) -> Signature | None:
-    """``ROUND`` and ``TRUNCATE``: a decimal has no more digits behind the point than are asked for."""
+    """``ROUND`` and ``TRUNCATE``: a decimal has no more digits after the point than the argument says."""
     count = len(shape.operands)
     if count not in (1, 2) or NUMERIC(shape.types[0]) is None or (count == 2 and INTEGER(shape.types[1]) is None):
         return None

@@ -111,7 +111,7 @@ _WIDER: Final = {
 
 
 def exactly(wanted: AtomicType) -> Parameter:
-    """A type, and what is brought to it without being asked: smaller numbers, shorter texts."""
+    """A type, and what is converted to it implicitly: smaller numbers, shorter texts."""
     takes = frozenset(_WIDER.get(wanted.root, ())) | {wanted.root}
     keeps = CHARACTERS | BINARIES
 

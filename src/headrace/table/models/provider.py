@@ -62,7 +62,7 @@ MODEL_PROVIDERS: Final = PluginGroup(
     {"python": "headrace.table.models.python:PythonModels"},
     dict.fromkeys(
         ("openai", "triton"),
-        "write an async def that asks the service, and name it as 'model' of the provider 'python'",
+        "write an async def that calls the service, and name it as 'model' of the provider 'python'",
     ),
 )
 """All providers of models."""

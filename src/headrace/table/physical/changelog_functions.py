@@ -21,7 +21,7 @@ from headrace.table.physical.translation import GraphBuilder, record_type
 
 
 def _rest(codes: logical.KindCodes) -> str:
-    """The arguments behind the column: the codes, and two that nobody gives."""
+    """The arguments behind the column: the codes, and two defaults."""
     shown = ", ".join(f"_UTF-16LE'{kind.name}', _UTF-16LE'{code}'" for kind, code in codes)
     return ", ".join([f"MAP({shown})" if codes else "DEFAULT()", "DEFAULT()", "DEFAULT()"])
 

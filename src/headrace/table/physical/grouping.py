@@ -103,7 +103,7 @@ def _grouped(
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
 ) -> PhysicalNode:
-    """The node that aggregates: by windows where the rows have some, in two levels where the session asks for that."""
+    """The node that aggregates: by windows where the rows have some, in two levels if the session says so."""
     settings, is_streaming = context.settings, not context.is_batch
     is_whole = settings.get(AGG_PHASES) == "ONE_PHASE"
     arranged = in_one_phase if is_whole else in_two_phases

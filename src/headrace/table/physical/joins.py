@@ -253,7 +253,7 @@ class HashJoin(AnyJoin):
     Attributes:
         builds_left: whether the left input is the build side in Flink's plan.
         is_of_one_row: whether the build side has one row at most.
-        is_hinted: whether a hint asks for it.
+        is_hinted: whether a hint requires it.
         has_smaller_left: whether statistics say that the left input has fewer rows.
     """
 
@@ -289,7 +289,7 @@ class NestedLoopJoin(HashJoin):
 
 @dataclass(frozen=True)
 class SortMergeJoin(HashJoin):
-    """A join of two bounded inputs that a hint asks to be one of sorted inputs."""
+    """A join of two bounded inputs that a hint makes one of sorted inputs."""
 
     name: ClassVar[str] = "SortMergeJoin"
 

@@ -23,7 +23,7 @@ def one_key(columns: Iterable[int]) -> Keys:
 
 
 def places_of(expressions: Sequence[Scalar]) -> dict[int, list[int]]:
-    """Positions of the expressions that forward each column of the input, or a text that tells its values apart."""
+    """Positions of the expressions that forward each column of the input, or a distinct text of each of its values."""
     places: dict[int, list[int]] = {}
     for place, each in enumerate(expressions):
         column = each

@@ -65,7 +65,7 @@ class LookupHint:
         is_key_ordered: whether rows of a key have to leave in order.
         capacity: how many requests are made at a time.
         timeout: how long one may take, in milliseconds.
-        retry: the pause before a key that was not found is asked for again, and how often that is done.
+        retry: the pause before a key that was not found is looked up again, and the number of attempts.
         shuffles: whether rows are distributed by the key.
     """
 

@@ -250,7 +250,7 @@ class _OrderSearch:
         return _Joined(made, columns, rows, one.cost + other.cost + left.rows + 2 * right.rows + rows)
 
     def _between(self, left: _Joined, right: _Joined) -> list[Scalar]:
-        """The conditions that can be told of the pairs of two joins, and of neither alone."""
+        """The conditions on columns of two joins, and not of one alone."""
         lefts, rights = ({self._owners[column] for column in each.columns} for each in (left, right))
         both = lefts | rights
         return [
@@ -261,7 +261,7 @@ class _OrderSearch:
 
 
 def _is_of_one(reads: frozenset[int], sides: tuple[set[int], set[int]]) -> bool:
-    """Return whether a condition is of one relation that is a side of the join; or of none, to be told at any join."""
+    """Return whether a condition is of one relation that is a side of the join; or of none: any join can have it."""
     return not reads or (len(reads) == 1 and reads in sides)
 
 

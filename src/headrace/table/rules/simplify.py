@@ -203,7 +203,7 @@ def _conjunction(parts: Sequence[Scalar]) -> Scalar:
     kept = [each for each in dict.fromkeys(parts) if not _counts_as(each, True)]
     if any(_counts_as(each, False) for each in kept) or contradict(kept):
         return _FALSE
-    kept.sort(key=lambda each: isinstance(each, Call) and each.function == "IS NOT NULL")  # they are asked last
+    kept.sort(key=lambda each: isinstance(each, Call) and each.function == "IS NOT NULL")  # they are evaluated last
     return all_of(kept) if kept else _TRUE
 
 

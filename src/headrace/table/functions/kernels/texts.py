@@ -38,7 +38,7 @@ _SPACE: Final = " "
 
 
 def _cased(vectorized: Any, single: Any) -> Any:
-    """Arrow has one capital for each letter, where some have two: it is asked for letters of ASCII only."""
+    """Arrow has one capital for each letter, where some have two: it is used for ASCII only."""
 
     def compute(text: Datum) -> Datum:
         if isinstance(text, pa.Array) and bytewise.is_ascii(text):
@@ -386,7 +386,7 @@ def is_decimal(_: Invocation, text: Datum) -> Datum:
 
 
 def fitted(text: Datum, length: int, *, pads: bool) -> Datum:
-    """A text cut to a length, and padded with spaces to it where that is asked."""
+    """A text cut to a length, and padded with spaces to it on request."""
     cut = pc.utf8_slice_codeunits(text, 0, length)
     return pc.utf8_rpad(cut, width=length, padding=_SPACE) if pads else cut
 
