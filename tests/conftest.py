@@ -36,8 +36,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("headrace")
 
 
-_SLOW_SECONDS = 900
-
 _GC_THRESHOLDS = (100_000, 20, 20)
 """Python's own are 700, 10 and 10."""
 
@@ -62,14 +60,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules with long tests come first; slow tests have more time than the others, unless they say how much."""
+    """Modules with long tests come first."""
     for item in _cases_left_out(items):
         item.add_marker(pytest.mark.slow)
     long = {item.path for item in items if item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in long)
-    for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
 
 
 def _cases_left_out(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:

@@ -20,6 +20,7 @@ from typing import Final
 import pytest
 
 from tests.processes import SOURCES, TESTS, Running, Starter
+from tests.waiting import PATIENCE
 
 _PROGRAMS: Final = "tests.reliability.programs."
 _IMPORTED: Final = (
@@ -70,7 +71,7 @@ class Forked(Running):
     def clean_up(self) -> None:
         if self._fork.is_alive():
             os.kill(self._pid, signal.SIGKILL)
-        self._fork.join(200)
+        self._fork.join(PATIENCE)
 
 
 class Forks(Starter):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 import headrace
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 SOURCES = Path(headrace.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
 PROGRAMS = Path(__file__).parent / "reliability" / "programs"
-
-PATIENCE = 240.0
-"""Seconds after which a program hangs, also on a machine that has a lot else to do."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +164,7 @@ class Running:
     def clean_up(self) -> None:
         """End everything that it has started."""
         os.killpg(self._pid, signal.SIGKILL)
-        self._process.wait(200)
+        self._process.wait(PATIENCE)
 
 
 class Starter(ABC):

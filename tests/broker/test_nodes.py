@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(300)
 def test_a_node_whose_others_have_ended_does_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +18,9 @@ from headrace.datastream.aggregates import count
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from headrace.datastream.window import Time, TumblingEventTimeWindows
 from headrace.storage.folder import posix_folder
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from rich.console import Console
@@ -46,13 +45,6 @@ def said_by_the_job(listener: ProgressListener) -> Said:
     latest = job.latest
     assert latest is not None
     return latest.epoch, latest.pending_commits, latest.watermark, latest.state_bytes, job.records
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not is_so() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert is_so()
 
 
 @pytest.mark.parametrize("inline", ["20 kb", "0 b"])
@@ -80,9 +72,9 @@ def test_an_idle_job(tmp_path: Path, console: Console, inline: str) -> None:
     try:
         for number in range(2):
             (folder / f"{number}.txt").write_text("".join(f"{10_000 * number + 100 * n}\n" for n in range(50)))
-            eventually(lambda: listener.jobs() and listener.jobs()[0].records == 50 * (number + 1))  # noqa: B023
+            wait_for(lambda: listener.jobs() and listener.jobs()[0].records == 50 * (number + 1))  # noqa: B023
             # Idle: what the sink has published is acknowledged by a manifest of its own
-            eventually(lambda: newest(checkpoints).pending == () and said_by_the_job(listener)[1] == 0)
+            wait_for(lambda: newest(checkpoints).pending == () and said_by_the_job(listener)[1] == 0)
             assert said_by_the_job(listener) == said_by_the_directory(checkpoints)
     finally:
         client.stop().result()

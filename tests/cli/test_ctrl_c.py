@@ -18,8 +18,7 @@ import pytest
 import headrace
 from tests.forks import Forks
 from tests.processes import Launcher
-
-pytestmark = pytest.mark.timeout(240)
+from tests.waiting import PATIENCE
 
 
 def begin(folder: Path, *arguments: str, errors: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
@@ -222,7 +221,7 @@ def test_a_job_ends_when_nobody_reads_what_it_prints(forks: Forks, script: Calla
     assert process.stdout is not None
     assert process.stdout.readline()
     stop_reading(process)
-    _, errors = process.communicate(timeout=200)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 141
     assert "error" not in errors
     assert "failed" not in errors
@@ -260,7 +259,7 @@ def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
         printed.append(process.stdout.readline().strip())
         process.terminate()
         *lines, last = process.stdout.read().split()
-        assert process.wait(200) == 143
+        assert process.wait(PATIENCE) == 143
         with errors:
             errors.seek(0)
             said = errors.read()
@@ -279,7 +278,7 @@ def test_a_program_ends_quietly_when_nobody_reads_what_it_prints(tmp_path: Path)
     assert process.stdout is not None
     assert process.stdout.readline() == "0\n"
     stop_reading(process)
-    assert "Error" not in process.communicate(timeout=200)[1]
+    assert "Error" not in process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 141
 
 
@@ -319,7 +318,7 @@ def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> No
     assert process.stdout is not None
     assert process.stdout.readline()
     process.terminate()
-    _, errors = process.communicate(timeout=200)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143
     assert "beside: SUSPENDED" in errors
     assert "Traceback" not in errors
@@ -327,7 +326,6 @@ def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> No
 
 @pytest.mark.spark
 @pytest.mark.apart
-@pytest.mark.timeout(240)
 def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(programs: Launcher, script: Callable[..., Path]) -> None:
     """PySpark sets a handler of its own when a session starts; it must not have the last word.
 
@@ -350,7 +348,6 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(programs: Launcher, script: C
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.apart
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("moment", "number", "expected"),
     [
@@ -373,7 +370,7 @@ def test_a_signal_while_spark_starts_leaves_no_process_behind(
     assert expected in ended.errors
     assert "Traceback" not in ended.errors
     assert "Exception" not in ended.errors
-    gone, alive = psutil.wait_procs(started, timeout=30)
+    gone, alive = psutil.wait_procs(started, timeout=PATIENCE)
     assert gone
     assert not alive
 
@@ -384,7 +381,7 @@ def is_of_spark(process: psutil.Process) -> bool:
 
 def wait_for(processes: Callable[[], list[psutil.Process]], is_so: Callable[[psutil.Process], bool]) -> None:
     """Until something is true of one of some processes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         with contextlib.suppress(psutil.Error):  # one that ends meanwhile
             if any(map(is_so, processes())):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import headrace
+from tests.waiting import PATIENCE
 
 PROGRAM = """
 import asyncio
@@ -63,18 +64,17 @@ def interrupted(folder: Path, runtime: str, how: str) -> subprocess.CompletedPro
     process = subprocess.Popen(
         [sys.executable, "program.py", runtime, how], stderr=subprocess.PIPE, text=True, cwd=folder, env=environment
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while len(list(folder.glob("asked-*"))) < 3:
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE)
     return subprocess.CompletedProcess(process.args, process.returncode, None, errors)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", ["waits", "looks"])
 def test_requests_are_ended_and_the_function_is_closed(tmp_path: Path, how: str) -> None:
     ended = interrupted(tmp_path, "local", how)

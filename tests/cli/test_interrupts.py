@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.cli.run import InterruptGuard
 from headrace.client import running
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 class FakeJob:
@@ -37,23 +37,16 @@ def job() -> Iterator[FakeJob]:
 
 def press(guard: InterruptGuard, presses: int, number: signal.Signals = signal.SIGINT) -> None:
     signal.raise_signal(number)
-    wait_until(lambda: guard.presses == presses)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: guard.presses == presses)
 
 
 def test_the_first_stops_the_second_cancels_the_third_interrupts(job: FakeJob) -> None:
     said: list[str] = []
     with InterruptGuard(said.append) as guard:
         press(guard, 1)
-        wait_until(lambda: job.calls == ["stop"] and len(said) == 1)
+        wait_for(lambda: job.calls == ["stop"] and len(said) == 1)
         press(guard, 2)
-        wait_until(lambda: job.calls == ["stop", "cancel"] and len(said) == 2)
+        wait_for(lambda: job.calls == ["stop", "cancel"] and len(said) == 2)
         with pytest.raises(KeyboardInterrupt):
             press(guard, 4)
     assert guard.presses == 3
@@ -74,12 +67,12 @@ def test_a_signal_that_reaches_another_thread_counts(job: FakeJob) -> None:
 
         def interrupt() -> None:
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-            wait_until(lambda: job.calls == ["stop"])
+            wait_for(lambda: job.calls == ["stop"])
             ready.release()
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        assert ready.acquire(timeout=200)
+        assert ready.acquire(timeout=PATIENCE)
         thread.join()
     assert job.calls == ["stop"]
 
@@ -89,7 +82,7 @@ def test_a_job_that_starts_after_it_is_stopped_as_well(job: FakeJob) -> None:
         guard.job_started()
         assert job.calls == []
         press(guard, 1)
-        wait_until(lambda: job.calls == ["stop"])
+        wait_for(lambda: job.calls == ["stop"])
         guard.job_started()
     assert job.calls == ["stop", "stop"]
 
@@ -107,10 +100,10 @@ def test_sigterm_counts_as_well(job: FakeJob) -> None:
     said: list[str] = []
     with InterruptGuard(said.append) as guard:
         signal.raise_signal(signal.SIGTERM)
-        wait_until(lambda: job.calls == ["stop"] and len(said) == 1)
+        wait_for(lambda: job.calls == ["stop"] and len(said) == 1)
         assert "send SIGTERM again" in said[0]
         signal.raise_signal(signal.SIGTERM)
-        wait_until(lambda: job.calls == ["stop", "cancel"] and len(said) == 2)
+        wait_for(lambda: job.calls == ["stop", "cancel"] and len(said) == 2)
         with pytest.raises(SystemExit) as ended:
             press(guard, 4, signal.SIGTERM)
     assert ended.value.code == guard.exit_code == 143
@@ -120,9 +113,9 @@ def test_the_user_is_told_before_it_is_done(job: FakeJob) -> None:
     """Calling off an epoch may take a while."""
     with InterruptGuard(lambda text: job.calls.append("told")) as guard:
         press(guard, 1)
-        wait_until(lambda: job.calls == ["told", "stop"])
+        wait_for(lambda: job.calls == ["told", "stop"])
         press(guard, 2)
-        wait_until(lambda: job.calls == ["told", "stop", "told", "cancel"])
+        wait_for(lambda: job.calls == ["told", "stop", "told", "cancel"])
 
 
 def test_a_signal_concerns_every_job_that_runs(job: FakeJob) -> None:

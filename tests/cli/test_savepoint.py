@@ -18,8 +18,6 @@ from headrace.savepoint.requests import REQUESTS, JobNotFoundError, JobRequest, 
 from headrace.storage.folder import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 AMOUNTS = {key: key for key in range(5)}
 
 

@@ -18,8 +18,6 @@ from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.state_processor import OperatorTransformation, SavepointWriter
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:

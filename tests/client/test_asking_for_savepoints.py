@@ -13,8 +13,6 @@ from headrace.common import JobStatus
 from headrace.common.errors import ConfigurationError, InvalidTypeError, SavepointError
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(120)
-
 NOWHERE: dict[str, str | None] = {"execution.checkpointing.savepoint-dir": None}
 MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda job: job.stop_with_savepoint("there"), InvalidTypeError, "advance_to_end_of_event_time takes a bool"),

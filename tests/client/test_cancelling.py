@@ -21,6 +21,7 @@ from headrace.jobmanager.events import JobEnd
 from headrace.jobmanager.status import JobStatusStore
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.connectors.sink import CommitterContext, WriterContext
 
-PATIENCE = 240.0
 """Seconds after which a job hangs, also on a machine that has a lot else to do."""
 
 
@@ -43,13 +43,6 @@ def endless(runtime: str = "local", function: Callable[[int], int] = abs, **sett
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "endless").map(function, Types.LONG())
     numbers.filter(lambda number: number < 0).print()
     return env.execute_async("endless")
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def epochs(client: JobClient) -> int:
@@ -64,7 +57,7 @@ def assert_cancelled(client: JobClient, match: str = r"job 'endless' was cancell
 
 def test_between_epochs() -> None:
     client = endless(**{"headrace.epoch.min-interval": "1 h"})
-    wait_until(lambda: epochs(client) == 1)
+    wait_for(lambda: epochs(client) == 1)
     client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client, "job 'endless' was cancelled after epoch 1")
 
@@ -118,7 +111,7 @@ LONG_DELAY = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-de
 def test_before_a_failed_epoch_is_run_again(always_failing: threading.Event) -> None:
     client = endless(**LONG_DELAY)
     assert always_failing.wait(PATIENCE)
-    wait_until(lambda: client.get_job_status().result() is JobStatus.RESTARTING)
+    wait_for(lambda: client.get_job_status().result() is JobStatus.RESTARTING)
     assert repr(client) == "JobClient('endless', RESTARTING)"
     client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client)
@@ -135,7 +128,7 @@ def test_a_job_that_has_begun_again_is_running(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(LocalRuntime, "run_epoch", run_epoch)
     client = endless(**LONG_DELAY | {"restart-strategy.fixed-delay.delay": "10 ms"})
-    wait_until(lambda: epochs(client))
+    wait_for(lambda: epochs(client))
     assert client.get_job_status().result() is JobStatus.RUNNING
     client.cancel().result(timeout=PATIENCE)
 
@@ -149,7 +142,7 @@ def test_a_stop_before_a_failed_epoch_is_run_again_is_a_clean_one(always_failing
 
 def test_a_stop_is_no_cancellation() -> None:
     client = endless()
-    wait_until(lambda: epochs(client))
+    wait_for(lambda: epochs(client))
     client.stop().result(timeout=PATIENCE)
     assert client.get_job_execution_result().result(timeout=PATIENCE).get_accumulator_result("numEpochs") >= 1
 
@@ -200,7 +193,7 @@ class Deaf(LocalRuntime):
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         self.began.set()
-        wait_until(lambda: self.told >= 5)
+        wait_for(lambda: self.told >= 5)
         raise InfrastructureError("the query was interrupted")
 
     def cancel(self) -> None:
@@ -342,7 +335,6 @@ def test_a_commit_that_hangs_is_left_behind(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_before_spark_has_begun_the_query(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace.runtime.spark.runtime import SparkRuntime
 
@@ -350,28 +342,27 @@ def test_before_spark_has_begun_the_query(spark: SparkSession, monkeypatch: pyte
     original = SparkRuntime._query
 
     def query(self: SparkRuntime, context: EpochContext) -> Any:
-        wait_until(lambda: client)
+        wait_for(lambda: client)
         client[0].cancel()
         return original(self, context)
 
     monkeypatch.setattr(SparkRuntime, "_query", query)
-    client.append(endless("spark", lambda number: time.sleep(300) or number))
+    client.append(endless("spark", lambda number: time.sleep(1_000) or number))  # longer than PATIENCE
     assert_cancelled(client[0], "after epoch 0")
     client[0]._thread.join(PATIENCE)
     assert not client[0]._thread.is_alive(), "the query was interrupted after all"
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_during_an_epoch_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     started = tmp_path / "started"
 
     def hang(number: int) -> int:
         started.touch()
-        time.sleep(300)
+        time.sleep(1_000)  # longer than PATIENCE
         return number
 
     client = endless("spark", hang)
-    wait_until(started.exists)
-    client.cancel().result(timeout=240)  # less than the function sleeps: the query was interrupted
+    wait_for(started.exists)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client, "after epoch 0")

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 LOCAL = "local"
 RUNTIMES = [LOCAL, pytest.param("spark", marks=pytest.mark.spark)]
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(autouse=True)
 def path_as_before() -> Iterator[None]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, Duration, JobStatus, Types, WatermarkStrategy
@@ -15,8 +12,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
-
-pytestmark = pytest.mark.timeout(120)
+from tests.waiting import PATIENCE, wait_for
 
 FAR = 1 << 50
 """An event time that no record has."""
@@ -51,10 +47,7 @@ def collected(stream: DataStream) -> list[Any]:
 
 def run_a_while(env: StreamExecutionEnvironment) -> JobClient:
     client = env.execute_async("drained")
-    deadline = time.monotonic() + 60
-    while not client.get_accumulators().result().get("numRecordsRead", 0):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: client.get_accumulators().result().get("numRecordsRead", 0))
     return client
 
 
@@ -62,7 +55,7 @@ def test_timers_fire_and_the_job_has_finished(tmp_path: Path) -> None:
     env = environment({"execution.checkpointing.dir": str(tmp_path)})
     found = collected(endless(env))
     client = run_a_while(env)
-    client.stop(drain=True).result(timeout=60)
+    client.stop(drain=True).result(timeout=PATIENCE)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert found == [FAR]
     again = environment({"execution.checkpointing.dir": str(tmp_path)})
@@ -74,7 +67,7 @@ def test_timers_fire_and_the_job_has_finished(tmp_path: Path) -> None:
 def test_a_plain_stop_fires_none(tmp_path: Path) -> None:
     env = environment({"execution.checkpointing.dir": str(tmp_path)})
     found = collected(endless(env))
-    run_a_while(env).stop().result(timeout=60)
+    run_a_while(env).stop().result(timeout=PATIENCE)
     assert found == []
 
 
@@ -87,7 +80,7 @@ def test_sources_without_splits_and_idle_ones_end_as_well(tmp_path: Path) -> Non
     lines = env.from_source(watched, strategy, "watched").map(len, Types.LONG())
     found = collected(lines.union(endless(env)))
     client = run_a_while(env)
-    client.stop(drain=True).result(timeout=60)
+    client.stop(drain=True).result(timeout=PATIENCE)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert found == [FAR]
 
@@ -96,5 +89,5 @@ def test_a_job_that_rests_between_epochs_drains_at_once() -> None:
     env = environment({"headrace.epoch.min-interval": "1 h"})
     found = collected(endless(env))
     client = run_a_while(env)
-    client.stop(drain=True).result(timeout=60)
+    client.stop(drain=True).result(timeout=PATIENCE)
     assert found == [FAR]

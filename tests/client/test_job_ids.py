@@ -11,14 +11,13 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.common import Configuration
 from headrace.common.errors import CheckpointStorageError
 from headrace.datastream import StreamExecutionEnvironment
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.client.job_client import JobClient
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def submit(directory: Path | None, last: int = 3) -> JobClient:
@@ -39,7 +38,7 @@ def test_it_is_the_same_before_the_job_looks_for_checkpoints(
     asked, found = threading.Event(), CheckpointStore.latest
 
     def late(store: CheckpointStore) -> Manifest | None:
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE)
         return found(store)
 
     monkeypatch.setattr(CheckpointStore, "latest", late)

@@ -20,13 +20,12 @@ from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.jobmanager.events import EpochStatistics, JobEnd, JobStart
 from headrace.jobmanager.metrics import MetricKey
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.jobmanager.events import JobEvent
     from headrace.jobmanager.status import JobSnapshot
-
-PATIENCE = 120.0
 
 
 class Measure(MapFunction):
@@ -78,17 +77,10 @@ def started(name: str, told: Told, function: MapFunction, parallelism: int = 1) 
         return env.execute_async(name)
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_two_jobs_have_statuses_metrics_and_events_of_their_own() -> None:
     of_one, of_two = Told(), Told()
     one, two = started("one", of_one, Measure(1), parallelism=2), started("two", of_two, Measure(1000))
-    wait_until(lambda: all(client.get_metrics().result().get("measure.sum") for client in (one, two)))
+    wait_for(lambda: all(client.get_metrics().result().get("measure.sum") for client in (one, two)))
     assert one.get_job_status().result() is two.get_job_status().result() is JobStatus.RUNNING
     assert one.get_job_id() != two.get_job_id()
     assert one.get_metrics().result()["measure.0.step"] == 1
@@ -96,7 +88,7 @@ def test_two_jobs_have_statuses_metrics_and_events_of_their_own() -> None:
 
     one.stop().result(PATIENCE)
     epochs = two.get_accumulators().result()["numEpochs"]
-    wait_until(lambda: two.get_accumulators().result()["numEpochs"] > epochs)
+    wait_for(lambda: two.get_accumulators().result()["numEpochs"] > epochs)
     assert (one.get_job_status().result(), two.get_job_status().result()) == (JobStatus.SUSPENDED, JobStatus.RUNNING)
     two.cancel().result(PATIENCE)
     assert two.get_job_status().result() is JobStatus.CANCELED
@@ -116,7 +108,7 @@ def test_two_jobs_have_statuses_metrics_and_events_of_their_own() -> None:
 
 def test_subtasks_are_told_apart() -> None:
     client = started("one", Told(), Measure(1), parallelism=2)
-    wait_until(lambda: client.get_metrics().result().get("measure.numRecordsIn", 0) > 100)
+    wait_for(lambda: client.get_metrics().result().get("measure.numRecordsIn", 0) > 100)
     client.stop().result(PATIENCE)
     metrics = client._manager.metrics()
     for name in ("numRecordsIn", "sum"):
@@ -130,7 +122,7 @@ def test_a_job_that_fails_leaves_the_other_one_alone() -> None:
     of_one, of_two = Told(), Told()
     one, two = started("one", of_one, Measure(1, fails_at=200)), started("two", of_two, Measure(1))
     assert isinstance(one.get_job_execution_result().exception(PATIENCE), UserFunctionError)
-    wait_until(lambda: two.get_accumulators().result().get("numRecordsRead", 0) > 200)
+    wait_for(lambda: two.get_accumulators().result().get("numRecordsRead", 0) > 200)
     assert (one.get_job_status().result(), two.get_job_status().result()) == (JobStatus.FAILED, JobStatus.RUNNING)
     assert [failure.error for failure in one.get_exception_history().result()] == ["UserFunctionError"]
     assert two.get_exception_history().result() == []

@@ -20,6 +20,7 @@ from headrace.jobmanager.events import (
     RuntimeStarting,
 )
 from headrace.jobmanager.status import JobStatusStore
+from tests.waiting import PATIENCE
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -65,7 +66,7 @@ def test_a_job_has_one_place_from_its_start_to_its_end(cell: Cell) -> None:
     job.publish(JobStart("totals", "0" * 32, restored_epoch=7))
     job.publish(statistics(8, 1234))
     cell.is_redrawn.clear()
-    assert cell.is_redrawn.wait(60)
+    assert cell.is_redrawn.wait(PATIENCE)
     job.publish(JobEnd(8))
     assert cell.places == 1
     assert cell.shown[0] == ("starting Spark, master local[2] …", "<div>starting Spark, master local[2] …</div>")
@@ -107,7 +108,7 @@ def test_failures_are_told(cell: Cell) -> None:
     job.publish(JobStart("totals", "0" * 32))
     job.publish(EpochFailed(1, OSError("disk full"), 2.0))
     cell.is_redrawn.clear()
-    assert cell.is_redrawn.wait(60)
+    assert cell.is_redrawn.wait(PATIENCE)
     job.publish(JobEnd(None, False, JobCancelledError("enough")))
     assert "epoch 1 failed and is run again in 2.0 s: disk full" in cell.shown[-2][1]
     assert cell.shown[-1][0].startswith("job 'totals' was cancelled: 0 records")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from headrace.jobmanager.events import (
 )
 from headrace.jobmanager.metrics import SourceProgress, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import JobStatusStore
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -342,16 +342,16 @@ def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClo
     def run(name: str, records: int) -> None:
         store = told_to(listener, name)
         store.publish(JobStart(name, name))
-        barrier.wait(200)
+        barrier.wait(PATIENCE)
         store.publish(epoch(1, records))
-        barrier.wait(200)
+        barrier.wait(PATIENCE)
         store.publish(JobEnd(1))
 
     threads = [threading.Thread(target=run, args=("a", 10)), threading.Thread(target=run, args=("b", 20))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(200)
+        thread.join(PATIENCE)
     assert "job 'a' ended at epoch 1: 10 records" in printed(console)
     assert "job 'b' ended at epoch 1: 20 records" in printed(console)
 
@@ -361,9 +361,7 @@ def test_the_panel_is_drawn_while_a_job_runs_and_taken_away_at_its_end(terminal:
     store = told_to(listener)
     store.publish(JobStart("j", "id"))
     store.publish(epoch(1))
-    deadline = time.monotonic() + 10
-    while "watermark" not in printed(terminal) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: "watermark" in printed(terminal))
     store.publish(JobEnd(1))
     shown = printed(terminal)
     assert "watermark" in shown

@@ -29,11 +29,10 @@ from headrace.jobmanager.autoscaler import SlotWatcher
 from headrace.runtime.local import LocalRuntime
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import TimestampAssigner
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.timeout(240)
 
 KEYS = 7
 LAST = 1_200
@@ -133,7 +132,7 @@ def read(client: JobClient) -> int:
 
 
 def wait_for(client: JobClient, records: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while read(client) < records and not client.get_job_execution_result().done():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -144,9 +143,9 @@ def rescaled_all_along(results: Results) -> list[int]:
     client, places = results.env.execute_async("rescaled"), []
     for count, parallelism in enumerate((1, 4, 3, 1, 2, 4)):
         wait_for(client, LAST // 8 * (count + 1))
-        client.rescale(parallelism).result(120)
+        client.rescale(parallelism).result(PATIENCE)
         places.append(read(client))
-    client.get_job_execution_result().result(200)
+    client.get_job_execution_result().result(PATIENCE)
     return places
 
 
@@ -183,17 +182,17 @@ def test_what_cannot_be_planned_leaves_the_job_as_it_is() -> None:
     results: list[int] = []
     client = slow_numbers({"pipeline.max-parallelism": "4"}, results).execute_async()
     with pytest.raises(InvalidProgramError, match="5"):
-        client.rescale(5).result(60)
-    client.get_job_execution_result().result(60)
+        client.rescale(5).result(PATIENCE)
+    client.get_job_execution_result().result(PATIENCE)
     assert sorted(results) == [*range(1, 401)]
 
 
 @pytest.mark.slow
 def test_a_job_that_has_ended_is_not_rescaled() -> None:
     client = slow_numbers({}, []).execute_async()
-    client.get_job_execution_result().result(60)
+    client.get_job_execution_result().result(PATIENCE)
     with pytest.raises(JobExecutionError, match="has ended"):
-        client.rescale(2).result(60)
+        client.rescale(2).result(PATIENCE)
 
 
 # --- reactive mode ---------------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ def test_a_reactive_job_follows_its_cluster(monkeypatch: pytest.MonkeyPatch, cap
     }
     results: list[int] = []
     with caplog.at_level("INFO"):
-        slow_numbers(settings, results).execute_async().get_job_execution_result().result(60)
+        slow_numbers(settings, results).execute_async().get_job_execution_result().result(PATIENCE)
     assert sorted(results) == [*range(1, 401)]
     assert sum("at parallelism" in record.message for record in caplog.records) == 2
 

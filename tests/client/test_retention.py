@@ -17,10 +17,11 @@ from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
 from headrace.storage.folder import posix_folder
-from tests.client.test_cancelling import PATIENCE, epochs, wait_until
+from tests.client.test_cancelling import epochs
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.small_jobs import SmallJob, expected
 from tests.reliability.test_passing_faults import Point, strike
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,13 +59,13 @@ def ended(client: JobClient) -> None:
 
 def cancelled(folder: Path, retention: str, runtime: str) -> None:
     client = job(folder, retention, runtime, None)
-    wait_until(lambda: epochs(client) >= 2)
+    wait_for(lambda: epochs(client) >= 2)
     client.cancel().result(timeout=PATIENCE)
 
 
 def stopped(folder: Path, retention: str, runtime: str) -> None:
     client = job(folder, retention, runtime, None)
-    wait_until(lambda: epochs(client) >= 2)
+    wait_for(lambda: epochs(client) >= 2)
     client.stop().result(timeout=PATIENCE)
     ended(client)
 
@@ -105,7 +106,6 @@ def test_all_is_kept_unless_something_else_is_set(ending: Callable[[Path, str, s
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     cancelled(tmp_path, "DELETE_ON_CANCELLATION", "spark")
     assert not files(tmp_path)
@@ -135,7 +135,7 @@ def test_a_job_that_fails_before_its_first_epoch_keeps_what_it_found(
 
 def test_what_another_job_manager_has_taken_over_is_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
     client = job(tmp_path, "NO_EXTERNALIZED_CHECKPOINTS", "local", None)
-    wait_until(lambda: epochs(client) >= 2)
+    wait_for(lambda: epochs(client) >= 2)
     other = CheckpointStore(posix_folder(tmp_path))
     newest = other.latest()
     assert newest is not None

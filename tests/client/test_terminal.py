@@ -18,6 +18,7 @@ import headrace
 from headrace.client.displays import LivePanel
 from headrace.common import Configuration
 from headrace.datastream import StreamExecutionEnvironment
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,7 +81,7 @@ def run_on_a_terminal(
                 said += os.read(leader, 4096)
             except OSError:  # the program has closed its end
                 break
-        out, err = program.communicate(timeout=240)
+        out, err = program.communicate(timeout=PATIENCE)
     os.close(leader)
     return out, said.decode() if has_terminal else err
 

@@ -13,10 +13,10 @@ import pyspark
 
 from headrace.common.java import bundled_java_home, find_java
 from headrace.runtime.spark.settings import FRUGAL_JAVA
+from tests.waiting import PATIENCE
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
-_PATIENCE = 120.0
 _LOOK_SECONDS = 0.05
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -93,7 +93,7 @@ class StandaloneCluster:
 
     def _wait_for(self, log: Path, text: str) -> str:
         """What the log says, as soon as it says it."""
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if found := re.search(text, log.read_text(errors="replace")):
                 return found[1]

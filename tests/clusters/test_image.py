@@ -18,7 +18,7 @@ import yaml
 from headrace.server.client import RestClient
 from tests.clusters.containers import ENDLESS, TOKEN, Image, ended, free_port
 from tests.docs.documents import ROOT
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def test_the_command_of_executors_is_sparks_own_class(image: Image) -> None:
     env |= {"SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@127.0.0.1:1", "SPARK_APPLICATION_ID": "spark-1"}
     env |= {"SPARK_RESOURCE_PROFILE_ID": "0", "SPARK_JAVA_OPT_0": "-Dwords=two words"}
     process = image.start("executor", env=env)
-    text, _ = process.communicate(timeout=120)
+    text, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0  # there is no driver
     assert "KubernetesExecutorBackend" in text
     assert "127.0.0.1:1" in text
@@ -115,7 +115,7 @@ class Pod:
         """The status of an answer, as a probe sees it; 0 where nobody answers."""
         try:
             asked = urllib.request.Request(f"{self.rest.address}{path}", headers=headers)
-            with urllib.request.urlopen(asked, timeout=10) as answer:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -135,15 +135,15 @@ class Pod:
 def test_a_job_as_an_application(image: Image, tmp_path: Path) -> None:
     instead = {"execution.checkpointing.dir": "/data/checkpoints", "spark.master": "local[2]"}
     first = Pod(image, manifests("job.yaml"), tmp_path, instead, ENDLESS)
-    wait_for(lambda: first.status("/readyz") == 200, 240)
+    wait_for(lambda: first.status("/readyz") == 200)
     assert first.status("/healthz") == 200
     assert first.status("/v1/jobs") == 401
     [job] = first.rest.get("jobs", "overview")["jobs"]
     assert job["state"] == "RUNNING"
-    wait_for(lambda: first.rest.get("jobs", job["jid"], "checkpoints")["counts"]["completed"] > 1, 120)
+    wait_for(lambda: first.rest.get("jobs", job["jid"], "checkpoints")["counts"]["completed"] > 1)
     first.terminate()
     second = Pod(image, manifests("job.yaml"), tmp_path, instead, ENDLESS)
-    wait_for(lambda: second.status("/readyz") == 200, 240)
+    wait_for(lambda: second.status("/readyz") == 200)
     told = second.rest.get("jobs", job["jid"], "checkpoints")["latest"]["restored"]
     assert told["id"] > 1
     second.terminate()
@@ -152,17 +152,17 @@ def test_a_job_as_an_application(image: Image, tmp_path: Path) -> None:
 def test_a_dispatcher(image: Image, tmp_path: Path) -> None:
     instead = {"high-availability.storageDir": "/data/cluster", "headrace.spark.master": "local[2]"}
     first = Pod(image, manifests("dispatcher.yaml"), tmp_path, instead)
-    wait_for(lambda: first.status("/readyz") == 200, 120)
+    wait_for(lambda: first.status("/readyz") == 200)
     assert first.status("/healthz") == 200
     assert first.status("/v1/jobs") == 401
     program = tmp_path / "job.py"
     program.write_text(ENDLESS)
     job = str(first.rest.ask("POST", ("jars", first.rest.upload(program), "run"), body={})["jobid"])
-    wait_for(lambda: first.rest.get("jobs", job, "status")["status"] == "RUNNING", 240)
-    wait_for(lambda: first.rest.get("jobs", job, "checkpoints")["counts"]["completed"] > 1, 120)
+    wait_for(lambda: first.rest.get("jobs", job, "status")["status"] == "RUNNING")
+    wait_for(lambda: first.rest.get("jobs", job, "checkpoints")["counts"]["completed"] > 1)
     first.terminate()
     second = Pod(image, manifests("dispatcher.yaml"), tmp_path, instead)
-    wait_for(lambda: second.status("/readyz") == 200, 120)
-    wait_for(lambda: second.rest.get("jobs", job, "status")["status"] == "RUNNING", 240)
+    wait_for(lambda: second.status("/readyz") == 200)
+    wait_for(lambda: second.rest.get("jobs", job, "status")["status"] == "RUNNING")
     assert second.rest.get("jobs", job, "checkpoints")["latest"]["restored"]["id"] > 1
     second.terminate()

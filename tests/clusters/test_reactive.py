@@ -16,10 +16,10 @@ from headrace.common.java import bundled_java_home, find_java
 from tests.clusters.job.totals import KEYS
 from tests.clusters.packaged import JOB, SOURCES, settings_of_this_environment
 from tests.clusters.standalone import StandaloneCluster
+from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-PATIENCE = 240
 CORES = 2
 """Those of a worker."""
 

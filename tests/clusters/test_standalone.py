@@ -12,7 +12,7 @@ import pytest
 from tests.clusters.packaged import JOB, PREPARED_WORKERS, assert_exact, run, settings, settings_of_this_environment
 from tests.clusters.standalone import SPARK_HOME, StandaloneCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

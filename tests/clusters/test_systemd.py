@@ -16,7 +16,7 @@ import pytest
 from headrace.server.client import RestClient, RestClientError
 from tests.clusters.containers import ENDLESS, Image, free_port
 from tests.docs.documents import ROOT
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ class Machine:
     def end(self) -> None:
         """Be gone, with all that runs there."""
         self._process.kill()
-        self._process.wait(60)
+        self._process.wait(PATIENCE)
         wait_for(lambda: not (self._group / "cgroup.procs").read_text())
         for group in sorted(self._group.rglob("*/"), reverse=True):
             if group.is_dir():
@@ -140,20 +140,20 @@ def runs(machine: Machine, job: str) -> bool:
 
 
 def test_the_unit_is_started_restarted_and_stopped(machine: Machine, tmp_path: Path) -> None:
-    wait_for(lambda: told(machine, "overview"), 240)
+    wait_for(lambda: told(machine, "overview"))
     assert machine.show("ActiveState") == "active"
     dispatcher = machine.show("MainPID")
     assert machine.run("stat", "-c", "%U %a", "/var/lib/headrace", f"/proc/{dispatcher}").startswith("headrace ")
     program = tmp_path / "job.py"
     program.write_text(ENDLESS)
     job = str(machine.rest.ask("POST", ("jars", machine.rest.upload(program), "run"), body={})["jobid"])
-    wait_for(lambda: runs(machine, job), 300)
+    wait_for(lambda: runs(machine, job))
 
     machine.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", UNIT.name)
-    wait_for(lambda: machine.show("MainPID") not in (dispatcher, "0", ""), 120)
-    wait_for(lambda: told(machine, "overview"), 240)
+    wait_for(lambda: machine.show("MainPID") not in (dispatcher, "0", ""))
+    wait_for(lambda: told(machine, "overview"))
     assert machine.show("NRestarts") == "1"
-    wait_for(lambda: runs(machine, job), 60)
+    wait_for(lambda: runs(machine, job))
     assert machine.rest.get("jobs", job, "checkpoints")["latest"].get("restored") is None  # its process went on
 
     machine.run("systemctl", "stop", UNIT.name)
@@ -162,6 +162,6 @@ def test_the_unit_is_started_restarted_and_stopped(machine: Machine, tmp_path: P
     assert "job_process" not in machine.run("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
 
     machine.run("systemctl", "start", UNIT.name)
-    wait_for(lambda: told(machine, "overview"), 240)
-    wait_for(lambda: runs(machine, job), 300)
+    wait_for(lambda: told(machine, "overview"))
+    wait_for(lambda: runs(machine, job))
     assert machine.rest.get("jobs", job, "checkpoints")["latest"]["restored"]["id"] > 0

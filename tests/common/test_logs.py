@@ -19,6 +19,7 @@ import headrace
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import JsonFormatter, LogFields, LogSettings, get_logger, logging_of, with_fields
+from tests.waiting import PATIENCE
 
 SOURCE = Path(headrace.__file__).parent
 
@@ -112,7 +113,7 @@ def test_other_threads_have_them_when_they_are_handed_on(handed_on: bool, caplog
     with logging_of(LogFields("fraud")):
         thread = threading.Thread(target=with_fields(work) if handed_on else work)
     thread.start()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert fields_of(caplog.records[0])[0] == ("fraud" if handed_on else None)
 
 

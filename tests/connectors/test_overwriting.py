@@ -19,6 +19,7 @@ from headrace.datastream.connectors import BucketAssigner, FileSink, NumberSeque
 from headrace.storage.file_system import PosixFileSystem
 from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.connectors.harness import SinkRun
+from tests.waiting import PATIENCE
 
 EVERY_EPOCH = RollingPolicy.on_checkpoint_rolling_policy()
 CHANGES = ("create", "make_folder", "publish", "put", "remove")
@@ -145,8 +146,8 @@ def test_a_job_that_overwrites_cannot_be_ended_early(tmp_path: Path) -> None:
     try:
         error = None
         while error is None:  # until there is output
-            error = client.trigger_savepoint(str(tmp_path / ".savepoints")).exception(60)
+            error = client.trigger_savepoint(str(tmp_path / ".savepoints")).exception(PATIENCE)
         assert "replaces what is there by the whole output" in str(error)
     finally:
-        client.cancel().result(60)
+        client.cancel().result(PATIENCE)
     assert found(tmp_path) == ["tea"]

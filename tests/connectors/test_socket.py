@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from headrace.connectors.socket import SocketSource
 from headrace.connectors.source import Pending, ReadBudget
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from tests.connectors.harness import PLENTY, SourceRun
+from tests.waiting import wait_for
 
 
 class Server:
@@ -48,14 +48,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_connector, "_RETRY_SECONDS", 0.01)
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(2_000):
-        if is_so():
-            return
-        time.sleep(0.005)
-    raise AssertionError("it did not come")
-
-
 @pytest.fixture
 def run_of(tmp_path: Path) -> Iterator[Callable[[SocketSource], SourceRun]]:
     runs: list[SourceRun] = []
@@ -71,7 +63,7 @@ def run_of(tmp_path: Path) -> Iterator[Callable[[SocketSource], SourceRun]]:
 
 
 def to_end(run: SourceRun, budget: ReadBudget = PLENTY) -> list[Any]:
-    until(lambda: run.epoch(budget) == 0 and run.is_finished())
+    wait_for(lambda: run.epoch(budget) == 0 and run.is_finished())
     return run.rows
 
 
@@ -92,7 +84,7 @@ def test_lines(sent: bytes, options: dict[str, Any], lines: list[str], budget: R
 
 def test_an_epoch_is_planned_again_from_where_it_began(run_of: Any) -> None:
     run = run_of(Server(b"1\n2\n3\n").source())
-    until(lambda: run.enumerator.pending("socket", 0, 0) == Pending(bytes=6))
+    wait_for(lambda: run.enumerator.pending("socket", 0, 0) == Pending(bytes=6))
     first = run.enumerator.plan("socket", 0, PLENTY, 0)
     assert run.enumerator.plan("socket", 0, ReadBudget(2, 100), 0).end == 4
     assert run.enumerator.plan("socket", 0, PLENTY, 0) == first
@@ -102,9 +94,9 @@ def test_an_epoch_is_planned_again_from_where_it_began(run_of: Any) -> None:
 
 def test_after_a_restart_positions_go_on(run_of: Any) -> None:
     run = run_of(Server(b"1\n2\n", b"3\n").source())
-    until(lambda: run.epoch(ReadBudget(1, 100)) == 1)
+    wait_for(lambda: run.epoch(ReadBudget(1, 100)) == 1)
     run.restart()
-    until(lambda: run.epoch() == 1)
+    wait_for(lambda: run.epoch() == 1)
     assert run.rows == ["1", "3"], "what waited in the driver is lost"
     assert run.positions == {"socket": 4}
 
@@ -132,7 +124,7 @@ def test_a_line_without_an_end_is_an_error(run_of: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(socket_connector, "_MOST_BYTES", 1 << 10)
     run = run_of(Server(b"x" * 5_000).source())
     with pytest.raises(BadRecordError, match=r"there is no b'\\n' in 1024 bytes"):
-        until(lambda: run.epoch() == 1)
+        wait_for(lambda: run.epoch() == 1)
 
 
 def test_bytes_that_are_no_text(run_of: Any) -> None:

@@ -20,6 +20,7 @@ from headrace.common.errors import (
 from headrace.connectors.driver_sink import CollectSink, PrintSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.graph.specs import SinkSpec
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +123,7 @@ def test_job_waits_for_the_program_until_it_wants_no_more(
     job.join(0.1)
     assert len(handed) == 5
     records.close()
-    job.join(5)
+    job.join(PATIENCE)
     assert len(handed) == 20
 
 
@@ -230,7 +231,7 @@ def test_a_job_whose_records_nobody_takes_any_more_is_cancelled(
     with pytest.warns(ResourceWarning, match=r"is cancelled: close\(\) what execute_and_collect"):
         del records
     with pytest.raises(JobExecutionError, match="cancelled"):
-        running[0].result.result(10)
+        running[0].result.result(PATIENCE)
     assert running[0].is_cancelled
 
 

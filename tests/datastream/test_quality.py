@@ -37,6 +37,7 @@ from headrace.expressions import col
 from headrace.jobmanager.events import EpochHeld
 from headrace.log import Log
 from headrace.testing import JobHarness
+from tests.waiting import PATIENCE, wait_for
 
 PAYMENT = Types.ROW_NAMED(["user", "amount"], [Types.STRING(), Types.DOUBLE()])
 PAYMENTS = [("a", 1.0), (None, 2.0), ("b", -1.0), ("c", None), ("a", 5.0)]
@@ -64,7 +65,7 @@ def test_records_that_violate_an_expectation_are_counted(condition: Any, violati
     stream = env.from_collection(PAYMENTS, PAYMENT).expect("positive", condition, violations)
     stream.map(lambda row: row.amount, output_type=Types.DOUBLE()).print()
     client = env.execute_async()
-    client.get_job_execution_result().result(timeout=60)
+    client.get_job_execution_result().result(timeout=PATIENCE)
     assert client.get_metrics().result()["positive.numViolations"] == 2
     assert (
         amounts(
@@ -94,7 +95,7 @@ def test_a_failed_expectation_does_not_restart_the_job() -> None:
     env.from_collection(PAYMENTS, PAYMENT).expect("positive", POSITIVE, "fail").print()
     client = env.execute_async()
     with pytest.raises(UserFunctionError, match="expectation 'positive' is violated"):
-        client.get_job_execution_result().result(timeout=60)
+        client.get_job_execution_result().result(timeout=PATIENCE)
     assert client.snapshot().restarts == 0
 
 
@@ -109,13 +110,6 @@ def held_job(output: Path, **settings: str) -> JobClient:
     expected = numbers.expect("plain", lambda number: number not in (250, 700), violations="hold")
     expected.sink_to(FileSink.for_row_format(str(output), Encoder.simple_string_encoder()).build())
     return env.execute_async()
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def _is_over(client: JobClient, held: EpochHeld) -> bool:
@@ -141,7 +135,7 @@ def test_an_epoch_is_held_back_until_it_is_released(tmp_path: Path) -> None:
         time.sleep(1)
         assert client.release_epoch() == held.epoch
         wait_for(partial(_is_over, client, held))
-    client.get_job_execution_result().result(timeout=60)
+    client.get_job_execution_result().result(timeout=PATIENCE)
     assert published(tmp_path / "out") == 1000
     assert client.snapshot().completed < 15  # the time in which somebody looks at an epoch does not make others small
     with pytest.raises(JobExecutionError, match="no epoch of the job is held"):
@@ -158,7 +152,7 @@ def test_a_job_that_ends_before_an_epoch_is_released_holds_it_back_again(
     }
     first = held_job(tmp_path / "out", **settings)
     wait_for(lambda: first.snapshot().held)
-    ends(first).result(timeout=60)
+    ends(first).result(timeout=PATIENCE)
     wait_for(lambda: first.snapshot().end)
     assert first.snapshot().held is None
     assert published(tmp_path / "out") <= 200
@@ -169,7 +163,7 @@ def test_a_job_that_ends_before_an_epoch_is_released_holds_it_back_again(
         assert held is not None
         assert CliRunner().invoke(app, ["release", str(tmp_path / "checkpoints")]).exit_code == 0
         wait_for(partial(_is_over, again, held))
-    again.get_job_execution_result().result(timeout=60)
+    again.get_job_execution_result().result(timeout=PATIENCE)
     assert published(tmp_path / "out") == 1000
 
 

@@ -21,6 +21,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
+from tests.waiting import PATIENCE
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 TEXT = Types.STRING()
@@ -49,7 +50,7 @@ def test_runtime_mode(local: StreamExecutionEnvironment, mode: RuntimeExecutionM
 def test_the_client_of_a_job_that_ends(local: StreamExecutionEnvironment) -> None:
     local.from_sequence(1, 3).map(lambda number: number, Types.LONG()).name("same").print()
     client = local.execute_async("numbers")
-    result = client.get_job_execution_result().result(timeout=60)
+    result = client.get_job_execution_result().result(timeout=PATIENCE)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert client.get_job_id() == result.get_job_id()
     counters = client.get_accumulators().result()
@@ -64,7 +65,7 @@ def test_the_client_of_a_job_that_would_not_end(local: StreamExecutionEnvironmen
     client = local.execute_async()
     client.get_job_id()  # waits until the job has looked into its directory
     assert client.get_job_status().result() in (JobStatus.CREATED, JobStatus.RUNNING)
-    getattr(client, way)().result(timeout=60)
+    getattr(client, way)().result(timeout=PATIENCE)
     assert client.get_job_status().result() is status
 
 

@@ -38,7 +38,6 @@ def test_lists_are_written_as_the_site_needs_it(page: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Links, references and docstrings are right; an index, formatted signatures, colours would double the work."""
     pytest.importorskip("mkdocs")

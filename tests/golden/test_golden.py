@@ -12,8 +12,6 @@ from headrace.state_processor import SavepointReader
 from tests.golden.archives import ARCHIVES, MOST_BYTES, unpack
 from tests.golden.golden_job import BACKENDS, LAST_TIMER, THIRD, finish, published, start, write
 
-pytestmark = pytest.mark.timeout(300)
-
 RELEASES = ["0.1.0"]
 KINDS = ["checkpoint", "savepoint", "native"]
 KEPT = [f"{release}-{backend}-{kind}" for release in RELEASES for backend in BACKENDS for kind in KINDS]

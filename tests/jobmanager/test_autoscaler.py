@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -22,6 +21,7 @@ from headrace.jobmanager.autoscaler import Autoscaler, AutoscalerSettings, Measu
 from headrace.jobmanager.events import EpochReleased
 from headrace.jobmanager.status import JobStatusStore
 from headrace.time.clock import Clock
+from tests.waiting import PATIENCE, wait_for
 
 MINUTE = 60_000
 SETTINGS = AutoscalerSettings(
@@ -203,14 +203,11 @@ def test_a_job_is_scaled_down() -> None:
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda number: number % 7, key_type=Types.LONG()).sum(0).filter(lambda _: False).print()
     client = env.execute_async()
-    until = time.monotonic() + 60
-    while client.snapshot().rescales == 0:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: client.snapshot().rescales)
     plan = client.snapshot().plan
     assert plan is not None
     assert plan.settings.parallelism == 1
-    client.stop().result(timeout=60)
+    client.stop().result(timeout=PATIENCE)
 
 
 def test_a_parallelism_that_an_operator_cannot_have_leaves_the_job_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
@@ -226,15 +223,10 @@ def test_a_parallelism_that_an_operator_cannot_have_leaves_the_job_as_it_is(capl
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda number: number % 7, key_type=Types.LONG()).sum(0).set_max_parallelism(2).print()
     client = env.execute_async()
-    until = time.monotonic() + 60
-    while "stays at 1: operator 'Sum'" not in caplog.text:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: "stays at 1: operator 'Sum'" in caplog.text)
     completed = client.snapshot().completed
-    while client.snapshot().completed == completed:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    client.stop().result(timeout=60)
+    wait_for(lambda: client.snapshot().completed > completed)
+    client.stop().result(timeout=PATIENCE)
 
 
 class _Insistent:
@@ -259,11 +251,8 @@ def test_what_is_refused_again_and_again_is_said_once(
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda number: number % 7, key_type=Types.LONG()).sum(0).set_max_parallelism(2).print()
     client = env.execute_async()
-    until = time.monotonic() + 60
-    while insistent.asked < 7:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    client.stop().result(timeout=60)
+    wait_for(lambda: insistent.asked >= 7)
+    client.stop().result(timeout=PATIENCE)
     told = [record.message for record in caplog.records if "and stays at 1" in record.message]
     assert [message.split("parallelism ")[1][0] for message in told] == ["4", "8"]
 

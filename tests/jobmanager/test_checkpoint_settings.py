@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NO_RESTARTS = {"restart-strategy.type": "none"}
 TOLERABLE = "execution.checkpointing.tolerable-failed-checkpoints"
-RUNTIMES = [pytest.param("local"), pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(300)])]
+RUNTIMES = [pytest.param("local"), pytest.param("spark", marks=pytest.mark.spark)]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from headrace.common.errors import JobExecutionError
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +41,8 @@ def test_a_command_runs_between_epochs_in_the_thread_of_the_job() -> None:
         assert manifest is not None
         return threading.current_thread().name, manifest.epoch, manifest.counters.get("numRecordsRead", 0)
 
-    seen = [client._manager.request(look).result(timeout=60) for _ in range(20)]
-    client.stop().result(timeout=60)
+    seen = [client._manager.request(look).result(timeout=PATIENCE) for _ in range(20)]
+    client.stop().result(timeout=PATIENCE)
     assert {name for name, _, _ in seen} == {client._thread.name}
     assert seen == sorted(seen)
 
@@ -50,8 +51,8 @@ def test_commands_are_carried_out_in_the_order_in_which_they_were_asked_for() ->
     client, order = started(5000), list[int]()
     asked = [client._manager.request(partial(order.append, number)) for number in range(50)]
     for outcome in asked:
-        outcome.result(timeout=60)
-    client.stop().result(timeout=60)
+        outcome.result(timeout=PATIENCE)
+    client.stop().result(timeout=PATIENCE)
     assert order == [*range(50)]
 
 
@@ -63,8 +64,8 @@ def test_who_asks_without_pause_keeps_no_job_from_its_end() -> None:
         if len(asked) < 100_000:
             client._manager.request(ask_again)
 
-    client._manager.request(ask_again).result(timeout=60)
-    client.stop().result(timeout=60)
+    client._manager.request(ask_again).result(timeout=PATIENCE)
+    client.stop().result(timeout=PATIENCE)
     assert len(asked) < 100_000
 
 
@@ -75,24 +76,24 @@ def test_what_a_command_raises_goes_to_whoever_has_asked() -> None:
         raise LookupError("no such thing")
 
     with pytest.raises(LookupError, match="no such thing"):
-        client._manager.request(fail).result(timeout=60)
-    assert client._manager.request(lambda: "alive").result(timeout=60) == "alive"
-    client.stop().result(timeout=60)
+        client._manager.request(fail).result(timeout=PATIENCE)
+    assert client._manager.request(lambda: "alive").result(timeout=PATIENCE) == "alive"
+    client.stop().result(timeout=PATIENCE)
 
 
 def test_a_job_that_waits_for_input_is_woken() -> None:
     client = started(1, **{"headrace.source.poll-interval": "1 h"})
-    client._manager.request(lambda: None).result(timeout=60)
+    client._manager.request(lambda: None).result(timeout=PATIENCE)
     asked = client._manager.request(lambda: "awake")
-    assert asked.result(timeout=60) == "awake"
-    client.stop().result(timeout=60)
+    assert asked.result(timeout=PATIENCE) == "awake"
+    client.stop().result(timeout=PATIENCE)
 
 
 def test_a_job_that_has_ended_refuses() -> None:
     client = started(10**6, count=10)
-    client.get_job_execution_result().result(timeout=60)
+    client.get_job_execution_result().result(timeout=PATIENCE)
     with pytest.raises(JobExecutionError, match="has ended before"):
-        client._manager.request(lambda: None).result(timeout=60)
+        client._manager.request(lambda: None).result(timeout=PATIENCE)
 
 
 def test_what_waits_when_a_job_fails_is_told() -> None:
@@ -104,16 +105,16 @@ def test_what_waits_when_a_job_fails_is_told() -> None:
         client._manager.cancel()
 
     first, second = client._manager.request(hold), None
-    assert entered.wait(60)
-    first.result(timeout=60)
-    client.cancel().result(timeout=60)
+    assert entered.wait(PATIENCE)
+    first.result(timeout=PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
     second = client._manager.request(lambda: None)
     with pytest.raises(JobExecutionError, match="has ended before"):
-        second.result(timeout=60)
+        second.result(timeout=PATIENCE)
 
 
 def test_work_beside_the_epochs_gives_its_results_in_the_order_of_the_items() -> None:
-    results: list[Any] = LocalRuntime().run_background(lambda item: item * 2, [3, 1, 2]).result(timeout=60)
+    results: list[Any] = LocalRuntime().run_background(lambda item: item * 2, [3, 1, 2]).result(timeout=PATIENCE)
     assert results == [6, 2, 4]
 
 
@@ -125,6 +126,6 @@ def test_who_has_asked_for_what_ends_the_job_is_told_of_its_end() -> None:
 
     asked = client._manager.request(leave)
     with pytest.raises(JobExecutionError, match="has ended before"):
-        asked.result(timeout=60)
+        asked.result(timeout=PATIENCE)
     with pytest.raises(JobExecutionError):
-        client.get_job_execution_result().result(timeout=60)
+        client.get_job_execution_result().result(timeout=PATIENCE)

@@ -18,6 +18,7 @@ from headrace.common.errors import (
 )
 from headrace.connectors.sink import Committer
 from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS, CommitCoordinator
+from tests.waiting import PATIENCE
 
 
 class Recorder(Committer):
@@ -33,7 +34,7 @@ class Recorder(Committer):
         self.events: list[str] = []
 
     def commit(self, epoch: int, committables: Sequence[Any], processing_time: int) -> None:
-        assert self.gate.wait(30)
+        assert self.gate.wait(PATIENCE)
         if self.faults:
             raise self.faults.pop(0)
         self.calls.append((epoch, tuple(committables)))
@@ -164,7 +165,7 @@ def test_the_job_waits_when_too_many_epochs_are_pending(commits: CommitCoordinat
     waits.join(0.1)
     assert waits.is_alive()
     sink.gate.set()
-    waits.join(30)
+    waits.join(PATIENCE)
     assert not waits.is_alive()
     commits.drain()
     assert [epoch for epoch, _ in sink.calls] == [*range(MAX_PENDING_EPOCHS), 99]
@@ -241,7 +242,7 @@ def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     commits.close()
     assert "the commit of sink 'My files' (uid files), epoch 0 has not ended" in caplog.text
     sink.gate.set()
-    commits._thread.join(30)
+    commits._thread.join(PATIENCE)
     assert sink.calls == [(0, (0,))], "what was left behind goes on to nothing else"
 
 
@@ -274,7 +275,7 @@ def test_nothing_follows_a_sink_that_was_left_behind(sink: Recorder, monkeypatch
     commits.submit([*of(1, "a"), *of(1, "b", sink="more")])
     commits.close()
     sink.gate.set()
-    commits._thread.join(30)
+    commits._thread.join(PATIENCE)
     assert sink.calls == [(1, ("a",))]
     assert second.calls == []
 

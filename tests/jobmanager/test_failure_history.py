@@ -19,11 +19,10 @@ from headrace.jobmanager import failover
 from headrace.jobmanager.failover import FailureContext, FailureEnricher, labels_of, load_enrichers
 from headrace.storage.folder import posix_folder
 from tests.docs.documents import DOCS, example
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
-
-PATIENCE = 240.0
 
 
 class Fails:
@@ -58,9 +57,7 @@ def history(client: JobClient) -> list[JobFailure]:
     return client.get_exception_history().result()
 
 
-@pytest.mark.parametrize(
-    "runtime", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(300)])]
-)
+@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 def test_the_history_outlives_runs_and_tells_operator_record_and_process(
     request: pytest.FixtureRequest, runtime: str, tmp_path: Path
 ) -> None:

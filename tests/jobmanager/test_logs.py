@@ -12,6 +12,7 @@ from headrace.common import Configuration
 from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
+from tests.waiting import PATIENCE
 
 Said = list[tuple[str, str, int | None]]
 
@@ -88,7 +89,7 @@ def test_a_job_that_is_stopped_has_not_come_to_its_end(said: Any) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
     env.from_sequence(1, 10**12).filter(lambda number: False).print()
     client = env.execute_async("sums")
-    client.stop().result(timeout=60)
+    client.stop().result(timeout=PATIENCE)
     assert said()[-1][1].startswith("job 'sums' stopped")
 
 

@@ -28,6 +28,7 @@ from headrace.testing import JobHarness
 from headrace.testing.stored_state import Checkpoint
 from headrace.time.clock import Clock
 from headrace.time.watermark_strategy import WatermarkStrategy
+from tests.waiting import PATIENCE
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -191,7 +192,7 @@ class Slow(LocalRuntime):
         self.given_up = threading.Event()
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
-        assert self.given_up.wait(30)
+        assert self.given_up.wait(PATIENCE)
         raise InfrastructureError("the query was interrupted")
 
     def cancel(self) -> None:

@@ -27,6 +27,7 @@ from headrace.jobmanager.events import (
     SubmissionFailed,
 )
 from headrace.jobmanager.status import JobStatusStore
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
@@ -128,7 +129,7 @@ def started(function: Any, told: Told, count: int | None = 10, **settings: str) 
 def test_a_job_that_fails_is_failing_before_it_has_failed() -> None:
     told = Told()
     client = started(lambda number: 1 // (number - 5), told)
-    assert client.get_job_execution_result().exception(60) is not None
+    assert client.get_job_execution_result().exception(PATIENCE) is not None
     statuses = [JobStatus.RUNNING, JobStatus.FAILING, JobStatus.FAILED]
     assert [status for status in told.statuses if status is not JobStatus.CREATED] == statuses
     assert told.job is not None
@@ -149,7 +150,7 @@ def test_a_failure_that_passes_is_told_with_its_restart(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(LocalRuntime, "run_epoch", flaky)
     told = Told()
-    started(lambda number: number, told).get_job_execution_result().result(60)
+    started(lambda number: number, told).get_job_execution_result().result(PATIENCE)
     names = [status.name for status in told.statuses if status is not JobStatus.CREATED]
     assert names == ["RUNNING", "RESTARTING", "RUNNING", "FINISHED"]
 
@@ -157,8 +158,8 @@ def test_a_failure_that_passes_is_told_with_its_restart(monkeypatch: pytest.Monk
 def test_savepoints_are_part_of_the_status(tmp_path: Path) -> None:
     told = Told()
     client = started(lambda number: number, told, None, **{"execution.checkpointing.dir": str(tmp_path / "job")})
-    place = client.trigger_savepoint(str(tmp_path / "savepoints")).result(60)
-    second = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+    place = client.trigger_savepoint(str(tmp_path / "savepoints")).result(PATIENCE)
+    second = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(PATIENCE)
     assert told.job is not None
     assert [savepoint.place for savepoint in told.job.savepoints] == [place, second]
     assert told.job.end is not None

@@ -20,6 +20,7 @@ from headrace.datastream.connectors.file_system import FileSink, FileSource
 from headrace.datastream.formats.json import JsonLinesFormat
 from headrace.expressions import col
 from headrace.lineage.openlineage import _nested
+from tests.waiting import PATIENCE
 
 SCHEMAS = [json.loads(path.read_text()) for path in (Path(__file__).parent / "schemas").glob("*.json")]
 REGISTRY: Registry[Any] = Registry().with_resources((each["$id"], Resource.from_contents(each)) for each in SCHEMAS)
@@ -48,7 +49,7 @@ def run(tmp_path: Path, change: Callable[[Any], Any] = lambda orders: orders, **
     doubled.sink_to(FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()).uid("out")
     client = env.execute_async("shop")
     with contextlib.suppress(JobExecutionError):
-        client.get_job_execution_result().result(timeout=60)
+        client.get_job_execution_result().result(timeout=PATIENCE)
     return [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
 
 

@@ -23,6 +23,7 @@ from headrace.datastream.window import EventTimeTrigger, TriggerResult, Tumbling
 from headrace.metrics import Counter, Distribution, MetricGroup
 from headrace.metrics.registry import MetricRegistry
 from headrace.testing import JobHarness
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,7 +148,7 @@ def fails_once(env: StreamExecutionEnvironment, marker: Path) -> dict[str, float
     env.get_config().set_global_job_parameters({})
     env.from_sequence(1, 100).map(FailsOnce(marker), output_type=Types.LONG()).name("flaky").print()
     client = env.execute_async("flaky")
-    client.get_job_execution_result().result(timeout=300)
+    client.get_job_execution_result().result(timeout=PATIENCE)
     assert len(client.get_exception_history().result()) == 1
     return client.get_metrics().result()
 

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.operators import user_code
 from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
+from tests.waiting import PATIENCE
 
 _TRACED = """
 import sys, threading
@@ -39,7 +40,7 @@ print(len(calls))
 @pytest.mark.parametrize("interrupt", [False, True])
 def test_a_tracer_works_afterwards(interrupt: bool) -> None:
     program = _TRACED.format(interrupt=interrupt)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.split() == (["interrupted", "1"] if interrupt else ["1"])
 
 

@@ -27,6 +27,7 @@ from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.runtime.local import LocalRuntime
 from headrace.time.watermark_strategy import ColumnarWatermarkGenerator
+from tests.waiting import PATIENCE
 
 LONG = Types.LONG()
 
@@ -238,7 +239,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def failure(env: StreamExecutionEnvironment) -> UserFunctionError:
     with pytest.raises(UserFunctionError) as told:
-        env.execute_async().get_job_execution_result().result(timeout=60)
+        env.execute_async().get_job_execution_result().result(timeout=PATIENCE)
     return told.value
 
 
@@ -310,7 +311,7 @@ def test_a_record_that_ends_the_process_when_it_is_sent(attempts: list[int]) -> 
     made = env.from_sequence(1, 4).map(lambda number: Unpicklable())
     made.key_by(lambda record: 1, LONG).process(Keyed(Trap("usual"))).print()
     with pytest.raises(HeadraceError, match="not me"):
-        env.execute_async().get_job_execution_result().result(timeout=60)
+        env.execute_async().get_job_execution_result().result(timeout=PATIENCE)
     assert attempts == [1]
 
 
@@ -365,7 +366,7 @@ def test_what_map_batches_gives_that_is_no_batch(attempts: list[int]) -> None:
     env = environment()
     env.from_sequence(1, 4).map_batches(lambda batch: pa.array([1]), LONG).print()
     with pytest.raises(HeadraceError, match="does not fit its output type"):
-        env.execute_async().get_job_execution_result().result(timeout=60)
+        env.execute_async().get_job_execution_result().result(timeout=PATIENCE)
     assert attempts == [1]
 
 
@@ -434,5 +435,5 @@ def test_a_bad_record_stops_the_job_under_any_strategy(attempts: list[int]) -> N
     env = environment(**SET)
     env.from_sequence(1, 4).map(lambda number: "no number", LONG).key_by(lambda number: 0, LONG).sum().print()
     with pytest.raises(HeadraceError):
-        env.execute_async().get_job_execution_result().result(timeout=60)
+        env.execute_async().get_job_execution_result().result(timeout=PATIENCE)
     assert attempts == [1]

@@ -35,7 +35,6 @@ def act(seed: int, count: int, forks: Forks, folder: Path) -> Counter[str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_15_actions(forks: Forks, tmp_path: Path) -> None:
     done = act(3, 15, forks, tmp_path)
     assert done.total() == 15

@@ -12,6 +12,7 @@ from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS
 from tests.reliability.support.file_sinks import KINDS_AND_MARKS, Kind, contents
 from tests.reliability.support.outputs import hidden_files
 from tests.reliability.support.small_jobs import COUNT, EPOCHS, SPLITS, CrashError, SmallJob, WatchedSink, expected
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(params=KINDS_AND_MARKS, ids=str, scope="module")
@@ -134,7 +135,7 @@ def test_several_epochs_wait_for_their_commits_when_the_driver_dies(
     def die_some_epochs_later(number: int) -> None:
         if number != first or sink.asked.count(first) > 1:
             return
-        end = time.monotonic() + 200
+        end = time.monotonic() + PATIENCE
         while job.epochs()[-1] < last and time.monotonic() < end:
             time.sleep(0.002)
         raise CrashError

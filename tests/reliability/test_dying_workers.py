@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 def test_workers_that_die_in_a_record_a_timer_and_at_the_end(
     spark: SparkSession, plan: FaultPlan, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -37,7 +36,6 @@ def test_workers_that_die_in_a_record_a_timer_and_at_the_end(
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("how", "told"), [("segfault", "has died: Segmentation fault at {program}:17 in parse"), ("exit", "os._exit")]
 )
@@ -73,7 +71,6 @@ def test_the_java_process_of_the_driver_dies(programs: Launcher, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.timeout(900)
 def test_the_java_process_of_a_job_dies_that_has_nothing_to_do(programs: Launcher, tmp_path: Path) -> None:
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / "a.txt").write_text("only\n")

@@ -31,7 +31,7 @@ def line_of(program: str, text: str) -> str:
     "runtime",
     [
         pytest.param(LOCAL, id="local"),
-        pytest.param(SPARK, id="spark", marks=[pytest.mark.integration, pytest.mark.apart, pytest.mark.timeout(900)]),
+        pytest.param(SPARK, id="spark", marks=[pytest.mark.integration, pytest.mark.apart]),
     ],
 )
 def test_a_failing_function_behind_a_shuffle(runtime: list[str], forks: Forks) -> None:

@@ -25,10 +25,10 @@ from tests.connectors.kafka.topics import Topic
 from tests.forks import Forked, Forks
 from tests.reliability.support.kafka_chain import PARTITIONS, check_chain
 from tests.reliability.support.kafka_sinks import committed, staged_files
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)]
 
-PATIENCE: Final = 300.0
 KILLS: Final = 40
 FIRST, SECOND = 0, 1
 WHAT_DIES: Final = {

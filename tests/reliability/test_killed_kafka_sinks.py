@@ -21,10 +21,10 @@ from tests.processes import Launcher
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.kafka_sinks import IN_TASKS, OFTEN, STEPS, Place, check, kafka_job, staged_files
 from tests.reliability.support.small_jobs import SmallJob
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)]
 
-PATIENCE = 300.0
 TWO_MINUTES = 120_000
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"}
 RESTARTS |= {"restart-strategy.fixed-delay.delay": "100ms", "headrace.epoch.max-records": "50"}

@@ -105,7 +105,6 @@ def told(story: Story, launch: Callable[[str, str], Running], folder: Path) -> W
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_10_kills(forks: Forks, tmp_path: Path) -> None:
     told(Story(10, "local", 1.5, 4), forks.start, tmp_path)
 

@@ -37,6 +37,7 @@ from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, expected
 from tests.reliability.support.storages import CheckpointDirectory
+from tests.waiting import PATIENCE
 
 PATIENT = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"} | {
     "restart-strategy.fixed-delay.delay": "1 ms"
@@ -318,7 +319,7 @@ def test_a_watched_folder_that_is_missing_when_a_job_goes_on_is_a_mistake(tmp_pa
             return env.execute_async()
 
     first = job()
-    assert read.wait(60)
+    assert read.wait(PATIENCE)
     first.stop().result()
     folder.rename(tmp_path / "away")
     with pytest.raises(InfrastructureError, match="in, which the source watches, is gone"):

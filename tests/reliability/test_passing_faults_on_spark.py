@@ -25,7 +25,7 @@ from tests.reliability.test_passing_faults import PATIENT, Point, strike
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.folder import posix_folder
 from tests.reliability.support.file_sinks import ROLLED_AT_THE_END, ROLLED_BY_SIZE, by_name, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
+from tests.waiting import PATIENCE
 
-PATIENCE = 200.0
 FAST = {
     "restart-strategy.type": "exponential-delay",
     "restart-strategy.exponential-delay.initial-backoff": "1ms",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ from headrace.storage.file_system import PosixFileSystem
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
 from tests.reliability.support.storages import CheckpointDirectory
+from tests.waiting import PATIENCE, wait_for
 
-PATIENCE = 200.0
 WAYS_TO_COMMIT = ("text-a-file-an-epoch", "text-rolled-by-size", "csv-rolled-by-size", "parquet-bulk")
 
 
@@ -75,7 +74,7 @@ def test_the_older_one_stops_at_its_next_manifest(
     younger = SmallJob(tmp_path, WatchedSink(kind.make(output)), checkpoints.settings)
     errors: list[BaseException] = []
     thread = older.in_background(errors)
-    wait_until(lambda: len(checkpoints.epochs()) >= 3)
+    wait_for(lambda: len(checkpoints.epochs()) >= 3)
     recorder = younger.run()
     thread.join(PATIENCE)
     only_superseded(errors)
@@ -243,10 +242,3 @@ def test_two_that_begin_together(
     thread.join(PATIENCE)
     only_superseded(errors)
     assert kind.records(output) == expected()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)

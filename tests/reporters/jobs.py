@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,8 +13,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.metrics.samples import MetricSample
 from tests.jobmanager.steady import Steady
-
-DEADLINE = 60.0
+from tests.waiting import PATIENCE, wait_for
 
 ENDLESS = 1 << 40
 
@@ -69,19 +67,10 @@ def running(settings: Mapping[str, str], *, runtime: str = "local") -> Iterator[
     build(env)
     client = env.execute_async()
     try:
-        wait_until(lambda: client.snapshot().completed > 0)
+        wait_for(lambda: client.snapshot().completed > 0)
         yield client
     finally:
-        client.cancel().result(DEADLINE)
-
-
-def wait_until(is_so: Callable[[], Any], seconds: float = DEADLINE) -> Any:
-    """Look again and again until there is something; give it."""
-    until = time.monotonic() + seconds
-    while not (found := is_so()):
-        assert time.monotonic() < until, "it never was"
-        time.sleep(0.02)
-    return found
+        client.cancel().result(PATIENCE)
 
 
 def free_port() -> int:

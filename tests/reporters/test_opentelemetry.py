@@ -26,8 +26,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from headrace.common import Types
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import MapFunction
-from tests.reporters.jobs import build, environment, running, wait_until
+from tests.reporters.jobs import build, environment, running
 from tests.reporters.servers import HttpServer, http_server
+from tests.waiting import wait_for
 
 OPERATOR = "flink.taskmanager.job.task.operator"
 
@@ -60,7 +61,7 @@ def test_metrics_by_http() -> None:
     with http_server() as server:
         more = {"service.version": "7", "exporter.headers": "authorization=Bearer t0ken"}
         with running(settings("metrics", f"{server.url}/v1/metrics", "HTTP", **more)):
-            found = wait_until(
+            found = wait_for(
                 lambda: [each for each in list(server.requests) if b"operator.numRecordsIn" in each.body and each]
             )
     assert {(each.method, each.path) for each in found} == {("POST", "/v1/metrics")}
@@ -104,7 +105,7 @@ def grpc_server() -> Iterator[tuple[str, Collector]]:
 def test_metrics_by_grpc() -> None:
     with grpc_server() as (endpoint, collector):
         with running(settings("metrics", endpoint, "gRPC", **{"service.version": "7"})):
-            wait_until(lambda: collector.requests)
+            wait_for(lambda: collector.requests)
         assert "flink.jobmanager.job.uptime" in metrics_of(collector.requests[-1].SerializeToString())
 
 
@@ -112,7 +113,7 @@ def test_a_collector_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture)
     with http_server() as server, caplog.at_level(logging.INFO):
         server.status = 400
         with running(settings("metrics", f"{server.url}/v1/metrics", "HTTP")):
-            wait_until(lambda: len(server.requests) > 3)
+            wait_for(lambda: len(server.requests) > 3)
     (told,) = (each for each in caplog.records if each.levelno >= logging.WARNING and "exporter" not in each.name)
     assert "metric reporter 'opentelemetry' (otel) failed, and is tried again: OSError: " in told.getMessage()
     assert not [each for each in caplog.records if each.name.startswith("opentelemetry")]

@@ -11,7 +11,8 @@ import pytest
 from headrace.common import JobStatus
 from headrace.reporters import reporting
 from tests.docs.documents import DOCS, example
-from tests.reporters.jobs import build, environment, running, wait_until
+from tests.reporters.jobs import build, environment, running
+from tests.waiting import PATIENCE, wait_for
 
 HANGS = """
 import threading
@@ -42,7 +43,7 @@ def test_a_reporter_of_another_distribution(site: Path) -> None:
     report = site / "report"
     given = {"factory.class": "file", "path": str(report), "interval": "50 ms"}
     with running({f"metrics.reporter.mine.{key}": value for key, value in given.items()}):
-        wait_until(lambda: report.exists() and "keyed.0.numRecordsIn" in report.read_text())
+        wait_for(lambda: report.exists() and "keyed.0.numRecordsIn" in report.read_text())
 
 
 def test_one_that_hangs_holds_nobody_up(
@@ -53,6 +54,6 @@ def test_one_that_hangs_holds_nobody_up(
     build(env, records=5_000)
     with caplog.at_level(logging.WARNING):
         client = env.execute_async()
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(PATIENCE)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert "metric reporter 'hangs' (mine) did not finish within 0.2 s and is left behind" in caplog.text

@@ -10,7 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tests.reporters.jobs import free_port, running, wait_until
+from tests.reporters.jobs import free_port, running
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ def settings(port: int, **more: str) -> dict[str, str]:
 
 
 def scraped(port: int) -> list[Sample]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
@@ -38,7 +39,7 @@ def test_a_running_job_is_scraped() -> None:
     port = free_port()
     with running(settings(port)) as client:
         job_id = str(client.get_job_id())
-        samples = wait_until(lambda: (found := scraped(port)) and values(found, f"{OPERATOR}numRecordsIn") and found)
+        samples = wait_for(lambda: (found := scraped(port)) and values(found, f"{OPERATOR}numRecordsIn") and found)
         assert values(samples, "flink_jobmanager_numRunningJobs") == [1]
         of_job = {"job_id": job_id, "job_name": "numbers_and_more"}
         (completed,) = values(samples, "flink_jobmanager_job_numberOfCompletedCheckpoints", **of_job)
@@ -92,7 +93,7 @@ def test_two_jobs_of_one_process_take_two_ports() -> None:
     given = {**settings(first), "metrics.reporter.prom.port": ports}
     with running({**given, "pipeline.name": "one"}), running({**given, "pipeline.name": "other"}):
         for port, name in ((first, "one"), (second, "other")):
-            samples = wait_until(lambda port=port: scraped(port))
+            samples = wait_for(lambda port=port: scraped(port))
             assert values(samples, "flink_jobmanager_job_numRestarts", job_name=name) == [0]
 
 
@@ -100,8 +101,8 @@ def test_a_port_that_is_taken_is_told_once_and_the_job_goes_on(caplog: pytest.Lo
     port = free_port()
     with running(settings(port)), running(settings(port)) as other, caplog.at_level(logging.INFO):
         before = other.snapshot().completed
-        wait_until(lambda: other.snapshot().completed > before + 2)
-        wait_until(lambda: "is taken" in caplog.text)
+        wait_for(lambda: other.snapshot().completed > before + 2)
+        wait_for(lambda: "is taken" in caplog.text)
     (told,) = (record for record in caplog.records if "is taken" in record.message and record.levelname == "WARNING")
     assert f"port {port} is taken, by another job perhaps: give a range, " in told.getMessage()
 
@@ -116,7 +117,7 @@ def test_labels_are_chosen_and_metrics_filtered() -> None:
         "filterLabelValueCharacters": "false",
     }
     with running(settings(port, **more)):
-        samples = wait_until(lambda: (found := scraped(port)) and values(found, f"{OPERATOR}numRecordsIn") and found)
+        samples = wait_for(lambda: (found := scraped(port)) and values(found, f"{OPERATOR}numRecordsIn") and found)
     of_flink = [sample for sample in samples if sample.name.startswith("flink_")]
     assert {sample.name for sample in of_flink} == {"flink_jobmanager_job_uptime", f"{OPERATOR}numRecordsIn"}
     assert {sample.labels["region"] for sample in of_flink} == {"eu"}
@@ -128,7 +129,7 @@ def test_labels_are_chosen_and_metrics_filtered() -> None:
 def test_on_spark(spark: SparkSession) -> None:
     port = free_port()
     with running(settings(port), runtime="spark"):
-        samples = wait_until(lambda: (found := scraped(port)) and values(found, f"{OPERATOR}numRecordsIn") and found)
+        samples = wait_for(lambda: (found := scraped(port)) and values(found, f"{OPERATOR}numRecordsIn") and found)
     assert sum(values(samples, f"{OPERATOR}numRecordsIn", operator_name="keyed")) > 0
     for task in ("numbers", "measure", "keyed"):  # of each stage
         assert max(values(samples, f"{TASK}busyTimeMsPerSecond", task_name=task)) > 0

@@ -22,7 +22,8 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from tests.docs.documents import DOCS
 from tests.reporters.debian import fetch, server
-from tests.reporters.jobs import DEADLINE, Measure, environment, free_port, wait_until
+from tests.reporters.jobs import Measure, environment, free_port
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -60,15 +61,15 @@ def job(path: Path, settings: dict[str, str]) -> Iterator[None]:
     build(env, path)
     client = env.execute_async("orders")
     try:
-        wait_until(lambda: client.snapshot().completed > 0)
+        wait_for(lambda: client.snapshot().completed > 0)
         yield
     finally:
-        client.cancel().result(DEADLINE)
+        client.cancel().result(PATIENCE)
 
 
 def asked(port: int, path: str, **parameters: str) -> Any:
     url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         found = json.load(answer)
     assert found["status"] == "success"
     return found["data"]
@@ -99,8 +100,8 @@ def test_a_prometheus_scrapes_a_running_job(programs: Path, tmp_path: Path) -> N
     settings = {"metrics.reporter.prom.factory.class": "prometheus", "metrics.reporter.prom.port": str(scraped)}
     ready = f"http://127.0.0.1:{own}/-/ready"
     with job(lines(tmp_path / "numbers", 2_000_000), settings), server(command, ready, tmp_path / "log"):
-        wait_until(lambda: asked(own, "query", query='up{job="headrace"} == 1')["result"])
-        wait_until(lambda: asked(own, "query", query='flink_jobmanager_job_numRestarts{job_name="orders"}')["result"])
+        wait_for(lambda: asked(own, "query", query='up{job="headrace"} == 1')["result"])
+        wait_for(lambda: asked(own, "query", query='flink_jobmanager_job_numRestarts{job_name="orders"}')["result"])
         missing = {
             query for title, of_panel in queries().items() if title not in EMPTY_WHERE_ALL_IS_WELL for query in of_panel
         }
@@ -115,13 +116,13 @@ def test_a_prometheus_scrapes_a_running_job(programs: Path, tmp_path: Path) -> N
             return not missing
 
         try:
-            wait_until(all_have_answers)
+            wait_for(all_have_answers)
         except AssertionError:
             pytest.fail(f"no answer: {missing}")
         for title in EMPTY_WHERE_ALL_IS_WELL:
             assert [asked(own, "query", query=query)["result"] for query in queries()[title]] == [[], [], []]
         rules = [rule for group in asked(own, "rules")["groups"] for rule in group["rules"]]
-        wait_until(lambda: all(r["health"] == "ok" for g in asked(own, "rules")["groups"] for r in g["rules"]))
+        wait_for(lambda: all(r["health"] == "ok" for g in asked(own, "rules")["groups"] for r in g["rules"]))
         assert len(rules) > 10
         assert not [alert for alert in asked(own, "alerts")["alerts"] if alert["state"] == "firing"]
         names = set(asked(own, "label/__name__/values"))
@@ -147,7 +148,7 @@ def test_a_push_gateway_shows_a_job_until_it_ends(tmp_path: Path) -> None:
     given = {"factory.class": "prometheus-pushgateway", "hostUrl": url, "jobName": "orders", "interval": "200 ms"}
 
     def shown() -> str:
-        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
             text: str = answer.read().decode()
         return text
 
@@ -155,5 +156,5 @@ def test_a_push_gateway_shows_a_job_until_it_ends(tmp_path: Path) -> None:
     with server(command, f"{url}/-/ready", tmp_path / "log"):
         settings = {f"metrics.reporter.push.{key}": value for key, value in given.items()}
         with job(lines(tmp_path / "numbers", 200_000), settings):
-            wait_until(lambda: re.search(r'^flink_jobmanager_job_uptime\{.*job_name="orders".*\} [1-9]', shown(), re.M))
+            wait_for(lambda: re.search(r'^flink_jobmanager_job_uptime\{.*job_name="orders".*\} [1-9]', shown(), re.M))
         assert "flink_jobmanager_job_uptime" not in shown()

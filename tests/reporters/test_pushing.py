@@ -10,8 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.common import JobStatus
-from tests.reporters.jobs import build, environment, running, wait_until
+from tests.reporters.jobs import build, environment, running
 from tests.reporters.servers import http_server, udp_server
+from tests.waiting import PATIENCE, wait_for
 
 
 def settings(plugin: str, **more: str) -> dict[str, str]:
@@ -34,7 +35,7 @@ def test_statsd_gets_gauges_in_datagrams() -> None:
             return len(found.get("job<job_name>/keyed/1/numRecordsIn", ())) > 1  # so one report has come as a whole
 
         with running({**given, **scope}):
-            wait_until(received)
+            wait_for(received)
     assert "j/uptime" in found
     # a gauge that begins with a sign is taken for a change
     assert found["j/lastCheckpointRestoreTimestamp"][:2] == ["0", "-1"]
@@ -47,8 +48,8 @@ def test_a_push_gateway_gets_a_group_which_goes_with_the_job() -> None:
     with http_server() as server:
         more = {"hostUrl": server.url, "jobName": "numbers-", "groupingKey": "team=a"}
         with running(settings("prometheus-pushgateway", **more)):
-            put = wait_until(lambda: [each for each in server.requests if b"numRecordsIn" in each.body])[-1]
-        wait_until(lambda: server.requests[-1].method == "DELETE")
+            put = wait_for(lambda: [each for each in server.requests if b"numRecordsIn" in each.body])[-1]
+        wait_for(lambda: server.requests[-1].method == "DELETE")
     assert put.method == "PUT"
     assert re.fullmatch(r"/metrics/job/numbers-[0-9a-f]{32}/team/a", put.path)
     assert server.requests[-1].path == put.path
@@ -62,7 +63,7 @@ def test_the_log_has_a_report_as_of_flink(caplog: pytest.LogCaptureFixture) -> N
     assert "metric reporter 'log' (it) writes to the log at level INFO, which is not logged" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.INFO, "headrace.reporters.log"), running(settings("log")):
-        text = wait_until(lambda: [each.getMessage() for each in caplog.records if "numRecordsIn" in each.getMessage()])
+        text = wait_for(lambda: [each.getMessage() for each in caplog.records if "numRecordsIn" in each.getMessage()])
     report = text[-1]
     assert report.index("-- Counters ---") < report.index("keyed.1.numRecordsIn: ") < report.index("-- Gauges ---")
     line = r"^\S+\.taskmanager\.\S+\.numbers and more\.measure\.0\.sizes: count=\d+, min=0, max=\d+, mean="
@@ -75,7 +76,7 @@ def failing(given: Mapping[str, str], caplog: pytest.LogCaptureFixture, said: st
     build(env, records=30_000)
     with caplog.at_level(logging.INFO):
         client = env.execute_async()
-        assert client.get_job_execution_result().result(60).get_job_id() is not None
+        assert client.get_job_execution_result().result(PATIENCE).get_job_id() is not None
         assert client.get_job_status().result() is JobStatus.FINISHED
     return [record for record in caplog.records if said in record.getMessage()]
 
@@ -90,9 +91,9 @@ def test_it_is_told_when_it_works_again(caplog: pytest.LogCaptureFixture) -> Non
     with http_server() as server, caplog.at_level(logging.INFO):
         server.status = 503
         with running(settings("prometheus-pushgateway", hostUrl=server.url)):
-            wait_until(lambda: "is tried again" in caplog.text)
+            wait_for(lambda: "is tried again" in caplog.text)
             server.status = 200
-            wait_until(lambda: "works again" in caplog.text)
+            wait_for(lambda: "works again" in caplog.text)
 
 
 def test_a_host_that_there_is_not(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,8 +23,9 @@ from headrace.datastream.connectors.file_system import (
     StreamFormat,
 )
 from headrace.datastream.state import ValueStateDescriptor
+from tests.waiting import PATIENCE
 
-DEADLINE = 90.0
+DEADLINE = PATIENCE
 
 
 class Totals(KeyedProcessFunction):

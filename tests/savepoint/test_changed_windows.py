@@ -18,8 +18,6 @@ from headrace.datastream.connectors.file_system import FileSink, FileSource, Str
 from headrace.datastream.window import TumblingEventTimeWindows
 from tests.savepoint.jobs import DEADLINE, Place, wait_for_records
 
-pytestmark = pytest.mark.timeout(300)
-
 FROM = "execution.state-recovery.path"
 CHANGED = "execution.state-recovery.changed-windows"
 SPARK = {"headrace.runtime": "spark", "headrace.spark.master": "local[2]"}

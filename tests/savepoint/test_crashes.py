@@ -17,8 +17,6 @@ from headrace.storage.locations import open_storage
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 from tests.savepoint.power import Machine, PowerFailureError
 
-pytestmark = pytest.mark.timeout(600)
-
 FROM = "execution.state-recovery.path"
 AMOUNTS = {key: key for key in range(20)}
 ENDS = sorted(f"k{key} ends with {key} at {10_000 + key}" for key in range(20))

@@ -28,8 +28,6 @@ from headrace.storage.locations import open_storage
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records, wait_until
 from tests.savepoint.power import CHANGES
 
-pytestmark = pytest.mark.timeout(200)
-
 
 class Tasks:
     """What was to be done for savepoints: a test does it, when it likes.

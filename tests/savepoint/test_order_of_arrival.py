@@ -17,8 +17,6 @@ from headrace.datastream.connectors.file_system import FileSink, FileSource, Str
 from headrace.datastream.window import CountEvictor, TumblingEventTimeWindows
 from tests.savepoint.jobs import DEADLINE, Place, wait_for_records
 
-pytestmark = pytest.mark.timeout(300)
-
 EVENT = Types.ROW_NAMED(["key", "value", "time"], [Types.STRING(), Types.LONG(), Types.LONG()])
 
 

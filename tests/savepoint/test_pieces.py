@@ -13,8 +13,6 @@ from headrace.storage.folder import posix_folder
 from tests.golden.golden_job import FIRST, SECOND, THIRD, finish, published, start, write
 from tests.savepoint.jobs import DEADLINE, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 
 @pytest.fixture(autouse=True)
 def _smallest_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

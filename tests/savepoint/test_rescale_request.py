@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
-
-pytestmark = pytest.mark.timeout(200)
 
 
 def headrace(*arguments: str) -> tuple[int, str]:

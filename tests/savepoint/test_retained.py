@@ -14,8 +14,6 @@ from headrace.savepoint.stored_job import fixed, open_job
 from headrace.state_processor import SavepointReader
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 FROM = "execution.state-recovery.path"
 ROUNDS = 6
 RETAINED = 4

@@ -25,8 +25,6 @@ from headrace.storage.locations import open_storage
 from tests.checkpoint.manifests import manifest
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 AMOUNTS = {key: key for key in range(20)}
 ENDS = sorted(f"k{key} ends with {key} at {10_000 + key}" for key in range(20))
 FROM = "execution.state-recovery.path"
@@ -265,7 +263,6 @@ def test_a_native_savepoint_that_is_not_where_it_was_is_told_with_what_keeps_its
     assert (f"remove {pin} too" in caplog.text) is is_removed
 
 
-@pytest.mark.timeout(60)
 def test_a_job_does_not_wait_for_the_storage_of_a_native_savepoint(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

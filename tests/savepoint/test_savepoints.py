@@ -15,8 +15,6 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:

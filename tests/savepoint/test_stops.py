@@ -13,8 +13,6 @@ from headrace.datastream.connectors.file_system import OnCheckpointRollingPolicy
 from tests.reliability.support.full_disk import FullDisk
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 FROM = "execution.state-recovery.path"
 BUSY = {"headrace.epoch.max-records": "5", "headrace.epoch.min-interval": "0 ms"}
 AMOUNTS = dict.fromkeys(range(50), 1)

@@ -11,8 +11,6 @@ from headrace.jobmanager.metrics import MetricKey
 from headrace.savepoint.metadata import METADATA
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(300)
-
 FROM = "execution.state-recovery.path"
 MAP = "execution.state-recovery.uid-mapping"
 AMOUNTS = {key: key for key in range(20)}

@@ -13,8 +13,6 @@ from headrace.jobmanager import checkpoints
 from headrace.state_processor import SavepointReader
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(300)
-
 MAP = "execution.state-recovery.uid-mapping"
 AMOUNTS = {key: key for key in range(20)}
 SPARK = {"headrace.runtime": "spark", "headrace.spark.master": "local[2]"}

@@ -16,8 +16,6 @@ from headrace.state_processor import SavepointReader
 from headrace.storage.folder import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 KINDS = ["canonical", "native", "job"]
 
 

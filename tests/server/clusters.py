@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common import Configuration, options
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.cluster.service import ClusterService
-from tests.server.serving import wait_for
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ class Cluster:
 
     def wait_for(self, job: str, *statuses: str) -> str:
         """Wait for a job to have one of some statuses."""
-        return str(wait_for(lambda: found if (found := self.status(job)) in statuses else None, 60.0))
+        return str(wait_for(lambda: found if (found := self.status(job)) in statuses else None))
 
     def epochs(self, job: str) -> int:
         """The number of the last epoch that the dispatcher knows of."""
@@ -109,17 +109,17 @@ class DispatcherProcess:
         self.process.wait()
 
 
-def leader_of(storage: Path) -> RestClient | None:
-    """What asks the dispatcher that leads, if one does and says so."""
+def leader_of(storage: Path, seconds: float) -> RestClient | None:
+    """What asks the dispatcher that leads, for so long each time, if one does and says so."""
     signs = sorted((storage / "leader").glob("*.alive"), key=lambda path: int(path.stem))
     if not signs:
         return None
-    client = RestClient(json.loads(signs[-1].read_text())["address"], seconds=2.0)
+    address = json.loads(signs[-1].read_text())["address"]
     try:
-        client.get("overview")
+        RestClient(address, seconds=2.0).get("overview")
     except RestClientError:
         return None
-    return client
+    return RestClient(address, seconds=seconds)
 
 
 def processes_of(storage: Path) -> list[int]:

@@ -13,8 +13,9 @@ from headrace.client import running
 from headrace.server.settings import RestSettings
 from tests.docs.documents import DOCS
 from tests.server.browsing import chromium, page_of
-from tests.server.serving import Served, wait_for
+from tests.server.serving import Served
 from tests.server.shop import Orders, settings_of, submit
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -72,7 +73,7 @@ def shown(browser: Browser, wrong: str, seconds: float) -> None:
         served.serve(client, settings)
         wait_for(lambda: client.snapshot().latest)
         if wrong == "nothing":
-            client.trigger_savepoint().result(timeout=60)
+            client.trigger_savepoint().result(timeout=PATIENCE)
         time.sleep(seconds)
         address = f"{served.server.address}/dashboard/jobs/{client.get_job_id()}"
         names = [[str(folder), "/data/shop"], [folder.name, "shop"], [str(HERE), "."], [gethostname(), "worker-1"]]

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import MapFunction, StreamExecutionEnvironment
 from headrace.server.client import RestClient
 from headrace.server.server import RestServer
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.client.job_client import JobClient
     from headrace.server.settings import RestSettings
 
 TIMES = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number, _: number)
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What a condition gives as soon as that is true."""
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < until, "it took too long"
-        time.sleep(0.01)
-    return found
 
 
 class Served:
@@ -39,7 +28,7 @@ class Served:
     def __init__(self, settings: RestSettings) -> None:
         self.server = RestServer(settings)
         self.server.start()
-        self.rest = RestClient(self.server.address, settings.token)
+        self.rest = RestClient(self.server.address, settings.token, seconds=60.0)
         self.port = int(self.server.address.rpartition(":")[2])
 
     def start(
@@ -60,7 +49,7 @@ class Served:
         sums.reduce(lambda one, other: one + other).name("sum").uid("sum").filter(_never).name("none").print()
         client = env.execute_async("served job")
         self.server.add(client, configuration)
-        wait_for(lambda: client.snapshot().latest or client.snapshot().end, 180.0)
+        wait_for(lambda: client.snapshot().latest or client.snapshot().end)
         return client, str(client.get_job_id())
 
     def serve(self, client: JobClient, settings: dict[str, str]) -> None:

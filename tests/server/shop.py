@@ -21,6 +21,7 @@ from headrace.datastream.formats.json import JsonLinesEncoder
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import Time, TumblingEventTimeWindows
 from headrace.log import Log, Producer
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +62,7 @@ class Orders:
 
     def close(self) -> None:
         self._closed.set()
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
 
     def _produce(self, log: Log) -> None:
         with Producer(log) as producer:

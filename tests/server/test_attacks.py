@@ -24,7 +24,8 @@ from headrace.datastream.state import ValueStateDescriptor
 from headrace.server import connections, guard
 from headrace.server.routes import ROUTES
 from headrace.server.settings import RestSettings, TlsSettings
-from tests.server.serving import Served, wait_for
+from tests.server.serving import Served
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ TOKEN = "correct-horse-battery-staple"
 
 def raw(served: Served, data: bytes) -> bytes:
     """What comes back until the server hangs up."""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
         connection.sendall(data)
         found = b""
         while chunk := connection.recv(65536):
@@ -46,7 +47,7 @@ def raw(served: Served, data: bytes) -> bytes:
 def ask(
     served: Served, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
 ) -> tuple[int, str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
     try:
         connection.putrequest(method, path, skip_host="Host" in (headers or {}))
         for name, value in (headers or {}).items():
@@ -233,7 +234,7 @@ def over_tls(served: Served, certificates: dict[str, Path], own: str | None) -> 
         context.load_cert_chain(str(certificates[own]))
     try:
         with (
-            socket.create_connection(("127.0.0.1", served.port), timeout=30) as plain,
+            socket.create_connection(("127.0.0.1", served.port), timeout=60) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as connection,
         ):
             connection.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -10,8 +10,9 @@ import pytest
 from headrace.client import running
 from headrace.server.settings import RestSettings
 from tests.server.browsing import Visit, chromium, page_of
-from tests.server.serving import Served, wait_for
+from tests.server.serving import Served
 from tests.server.shop import Orders, settings_of, submit
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +106,7 @@ def test_a_page_follows_its_job_and_its_buttons_work_by_keyboard(browser: Browse
         page.select_option("#theme", "dark")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 23)"
         assert all(address.startswith(served.server.address) for address in visit.asked)
-        client.cancel().result(timeout=30)
+        client.cancel().result(timeout=PATIENCE)
         page.wait_for_selector(".pill-canceled")
         assert page.locator("#do-cancel").count() == 0
         assert visit.errors == []

@@ -18,7 +18,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.expressions import col
 from headrace.server import local_servers
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from tests.server.serving import Served
@@ -101,7 +101,7 @@ def test_info_tells_what_stands_out(served: Served) -> None:
     assert "the expectation 'positive' is violated: col(0) > 0 is not true; record: -1" in told
     result = CliRunner().invoke(app, ["checkpoint", "--timeout", "0.2"])
     assert (result.exit_code, "waiting: epoch 1 is held back" in result.output) == (1, True)
-    client.cancel().result(timeout=60)
+    client.cancel().result(timeout=PATIENCE)
 
 
 def test_one_of_several_jobs_is_named(served: Served, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_job_is_asked_by_its_directory_to_complete_a_checkpoint_and_to_give_up
     before = client.snapshot().completed
     assert int(ran("checkpoint", str(tmp_path / "checkpoints"))) > before
     assert ran("cancel", str(tmp_path / "checkpoints")) == "the job is cancelled"
-    assert type(client.get_job_execution_result().exception(timeout=60)).__name__ == "JobCancelledError"
+    assert type(client.get_job_execution_result().exception(timeout=PATIENCE)).__name__ == "JobCancelledError"
 
 
 JOB = """
@@ -173,4 +173,4 @@ def test_a_program_says_first_where_it_is_served_and_tells_the_outcome_before_it
         address = first.split()[2].removesuffix(",")
         wait_for(lambda: "RUNNING" in ran("list", "-m", address))
         assert Path(ran("stop", "-m", address, "-p", str(tmp_path / "savepoints"))).is_dir()
-        assert program.wait(60) == 0
+        assert program.wait(PATIENCE) == 0

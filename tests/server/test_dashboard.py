@@ -25,9 +25,10 @@ from headrace.server.dashboard.snapshot_view import job_view
 from headrace.server.dashboard.static_files import STATIC
 from headrace.server.settings import RestSettings
 from headrace.server.topics import TopicsOfJob
-from tests.server.serving import Served, wait_for
+from tests.server.serving import Served
 from tests.server.shop import Orders, settings_of, submit
 from tests.table.connectors.session import session
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def get(served: Served, path: str, form: dict[str, str] | None = None, **headers
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     asked = urllib.request.Request(served.server.address + path, data, given)
     try:
-        with BROWSER.open(asked, timeout=20) as answer:
+        with BROWSER.open(asked, timeout=60) as answer:
             return answer.status, answer.read().decode(), answer.headers
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(), error.headers
@@ -178,7 +179,7 @@ def test_buttons_ask_before_and_tell_what_has_come_of_it(served: Served, tmp_pat
 
 def test_a_failure_is_shown_with_its_record_and_its_cause_above_all_else(served: Served) -> None:
     client, job = served.start(fails_at=1_000)
-    client.get_job_execution_result().exception(timeout=60)
+    client.get_job_execution_result().exception(timeout=PATIENCE)
     _, text, _ = get(served, f"/dashboard/jobs/{job}")
     assert "The job has failed" in text
     assert re.search(r"<code>1000</code>", text)
@@ -198,7 +199,7 @@ def test_secrets_are_masked_and_names_are_text(served: Served) -> None:
 def test_a_checkpoint_has_a_page(served: Served) -> None:
     client, job = served.start()
     wait_for(lambda: client.snapshot().completed > 2)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=PATIENCE)
     epochs = client.snapshot().epochs
     status, text, _ = get(served, f"/dashboard/jobs/{job}/checkpoints/{epochs[1].epoch}")
     page = Page(text)
@@ -313,7 +314,7 @@ def test_without_the_token_browsers_ask_for_it(guarded: Served) -> None:
 def test_a_job_that_others_tell_of_is_shown_as_in_its_own_process(served: Served) -> None:
     client, _ = served.start()
     wait_for(lambda: client.snapshot().completed > 2)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=PATIENCE)
     job, configuration = client.snapshot(), Configuration()
     told = snapshot_of_document(json.loads(json.dumps(snapshot_to_document(job), allow_nan=False)))
     assert job_view(told, configuration, 0) == job_view(job, configuration, 0)

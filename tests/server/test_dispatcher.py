@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from headrace.cli.main import app
 from headrace.server.client import RestClientError
 from tests.server.clusters import PROGRAM, Cluster, processes_of
-from tests.server.serving import wait_for
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path, tmp_path: Pa
     assert "starts afresh" in cluster.rest.log("taskmanagers", place["id"], "log")[0]
     assert cluster.rest.get("jobs", job, "lineage")["sources"][0]["name"] == "numbers"
     assert cluster.rest.get("jobs", job, "topics") == {"places": []}
-    with urllib.request.urlopen(f"{cluster.service.address}/dashboard/jobs/{job}/logs/log", timeout=20) as page:
+    with urllib.request.urlopen(f"{cluster.service.address}/dashboard/jobs/{job}/logs/log", timeout=60) as page:
         assert "starts afresh" in page.read().decode()
     assert len(processes_of(storage)) == 1
     cluster.rest.ask("PATCH", ("jobs", job))
@@ -70,7 +70,7 @@ def test_a_program_is_submitted_listed_and_cancelled(storage: Path, tmp_path: Pa
 
 def page_of(cluster: Cluster) -> str:
     """The first page: that of the only job."""
-    with urllib.request.urlopen(cluster.service.address, timeout=20) as page:
+    with urllib.request.urlopen(cluster.service.address, timeout=60) as page:
         return str(page.read().decode())
 
 
@@ -179,7 +179,7 @@ def test_one_stands_by_and_takes_over_with_the_processes_that_run(storage: Path)
         other.rest.get("readyz")
     before = processes_of(storage)
     leader.service.dispatcher.abandon()
-    wait_for(lambda: other.service.dispatcher.leads, 60.0)
+    wait_for(lambda: other.service.dispatcher.leads)
     wait_for(lambda: other.epochs(job) > 0)
     assert processes_of(storage) == before
     other.service.stop()
@@ -205,8 +205,8 @@ def test_a_process_on_another_machine_ends_when_another_takes_its_place(storage:
     said["process"]["machine"] = "elsewhere"
     (attempts / "000001.process").write_text(json.dumps(said))
     second = Cluster(storage)
-    wait_for(lambda: second.service.dispatcher.leads, 60.0)
-    wait_for(lambda: second.rest.get("jobs", job, "checkpoints")["latest"]["restored"], 90.0)
+    wait_for(lambda: second.service.dispatcher.leads)
+    wait_for(lambda: second.rest.get("jobs", job, "checkpoints")["latest"]["restored"])
     assert json.loads((attempts / "000001.end").read_text())["status"] == "SUSPENDED"
     assert before not in processes_of(storage)
     assert len(processes_of(storage)) == 1

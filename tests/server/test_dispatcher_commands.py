@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from headrace.cli.main import app
 from headrace.server.client import RestClientError
 from tests.server.clusters import PROGRAM, Cluster, processes_of
-from tests.server.serving import wait_for
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_a_cluster_is_started_asked_and_stopped(storage: Path, monkeypatch: pyte
     try:
         assert "leads" in headrace("cluster", "status")
         job = headrace("run", "-d", "-p", "2", "-m", address, str(program), "100").split()[1]
-        wait_for(lambda: "FINISHED" in headrace("list", "--all"), 90.0)
+        wait_for(lambda: "FINISHED" in headrace("list", "--all"))
         assert "numbers job" in headrace("list", "-a", "-m", address)
         assert "starts afresh" in headrace("logs", job)
         assert "no job ffffffff" in headrace("logs", "f" * 32, code=1)
@@ -99,13 +99,13 @@ def test_one_job_runs_in_a_directory_and_one_in_a_program(cluster: Cluster, stor
     directory = storage.parent / "checkpoints"
     settings = {"execution.checkpointing.dir": str(directory)}
     job = cluster.run(flinkConfiguration=settings)
-    wait_for(lambda: cluster.epochs(job) > 0, 60.0)
+    wait_for(lambda: cluster.epochs(job) > 0)
     with pytest.raises(RestClientError, match="runs already"):
         cluster.run(flinkConfiguration=settings)
     cluster.rest.ask("PATCH", ("jobs", job))
     cluster.wait_for(job, "CANCELED")
     assert cluster.run(flinkConfiguration=settings) == job  # it goes on, as the second run of the same job
-    restored = wait_for(lambda: cluster.rest.get("jobs", job, "checkpoints")["latest"]["restored"], 60.0)
+    restored = wait_for(lambda: cluster.rest.get("jobs", job, "checkpoints")["latest"]["restored"])
     assert restored["id"] > 0
     cluster.rest.ask("PATCH", ("jobs", job))
     more = 'env.from_collection([1]).print()\nenv.execute("another job")\n'

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.server.client import RestClient, RestClientError
 from tests.server.clusters import DispatcherProcess, leader_of, processes_of
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,11 +75,14 @@ class Trial:
         self.dispatchers: list[DispatcherProcess] = []
 
     def dispatcher(self, *fault: str) -> RestClient:
-        """Start a dispatcher, and wait until one leads that is younger than those before."""
+        """Start a dispatcher, and wait until one leads that is younger than those before.
+
+        Nobody waits long for one that is to die or to stand still.
+        """
         before = generation_of(self.storage)
         self.dispatchers.append(DispatcherProcess(self.storage, *fault))
-        wait_for(lambda: generation_of(self.storage) > before, 180.0)  # a busy machine takes its time for a start
-        found: RestClient = wait_for(lambda: leader_of(self.storage), 60.0)
+        wait_for(lambda: generation_of(self.storage) > before)
+        found: RestClient = wait_for(lambda: leader_of(self.storage, 2.0 if fault else 60.0))
         return found
 
     def submit(self, client: RestClient, count: int) -> None:
@@ -92,7 +95,7 @@ class Trial:
     def await_fault(self) -> None:
         """Wait until the last dispatcher is dead, or stands still."""
         last = self.dispatchers[-1]
-        wait_for(lambda: last.process.poll() is not None or last.is_paused, 60.0)
+        wait_for(lambda: last.process.poll() is not None or last.is_paused)
 
     def wake(self) -> None:
         """Have those that stand still go on."""
@@ -108,11 +111,11 @@ class Trial:
             assert found in {status, "CREATED", "RUNNING", "RESTARTING", "CANCELLING"}, found
             return bool(found == status)
 
-        wait_for(has_it, 60.0)
+        wait_for(has_it)
 
     def wait_for_rows(self) -> None:
         """Wait until the job has published something."""
-        wait_for(self.rows, 60.0)
+        wait_for(self.rows)
 
     def rows(self) -> list[int]:
         """All that the job has published."""
@@ -205,7 +208,7 @@ def test_a_process_that_dies_is_followed_by_one(trial: Trial, place: str, when: 
     before = len(trial.rows())
     third = trial.dispatcher()
     trial.wake()
-    wait_for(lambda: len(trial.rows()) > before, 60.0)
+    wait_for(lambda: len(trial.rows()) > before)
     assert trial.starts() == ["start", "start"]
     third.ask("PATCH", ("jobs", trial.job))
     trial.wait_for(third, "CANCELED")
@@ -245,7 +248,7 @@ def test_a_job_stops_with_a_savepoint_though_its_client_has_to_ask_again(trial: 
     if when == "before":
         wait_for(lambda: third.get("jobs", trial.job, "checkpoints")["latest"]["completed"])
         asked = third.ask("POST", ("jobs", trial.job, "stop"), body=body)["request-id"]
-        assert Path(third.outcome("jobs", trial.job, "savepoints", asked, timeout=60)["location"]).is_dir()
+        assert Path(third.outcome("jobs", trial.job, "savepoints", asked, timeout=PATIENCE)["location"]).is_dir()
     trial.wait_for(third, "FINISHED")
     assert len([*(trial.folder / "savepoints").iterdir()]) == 1
     latest = third.get("jobs", trial.job, "checkpoints")["latest"]["savepoint"]
@@ -261,6 +264,6 @@ def test_what_a_job_has_left_says_how_it_went(trial: Trial) -> None:
     trial.wait_for(client, "FINISHED")
     [run] = (trial.storage / "jobs").iterdir()
     end = run / "end.json"
-    wait_for(end.exists, 60.0)
+    wait_for(end.exists)
     assert json.loads(end.read_text())["status"] == "FINISHED"
     assert json.loads((trial.storage / "archives" / trial.job).read_text())["status"]["records"] == COUNT

@@ -14,6 +14,7 @@ from headrace.common.errors import InfrastructureError
 from headrace.common.java import bundled_java_home, cache_directory, find_java
 from headrace.server.settings import RestSettings
 from tests.server.serving import Served
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.apart]
 
@@ -40,7 +41,7 @@ def flink(tmp_path_factory: pytest.TempPathFactory) -> Flink:
         action, *rest = arguments
         command += [":".join(map(str, jars)), "org.apache.flink.client.cli.CliFrontend", action, *patience, *rest]
         variables = os.environ | {"FLINK_CONF_DIR": str(folder)} | environment
-        return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=240, check=False)
+        return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=PATIENCE, check=False)
 
     return run
 

@@ -18,7 +18,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.server.client import RestClient
 from headrace.server.flink_web import FlinkWeb, flink_web_application
 from headrace.server.settings import RestSettings
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def page(jar: Path, served: Served) -> Iterator[str]:
     wait_for(lambda: server.started)
     yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(PATIENCE)
     bound.close()
 
 
@@ -54,7 +54,7 @@ def fetched(url: str, method: str = "GET", **headers: str) -> tuple[int, str, by
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     asked = urllib.request.Request(url, method=method, headers=given)
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read()

@@ -18,7 +18,8 @@ from headrace.server.client import RestClient
 from headrace.server.flink_web import FlinkWeb, flink_web_application
 from headrace.server.settings import RestSettings
 from tests.server.browsing import chromium, page_of
-from tests.server.serving import Served, wait_for
+from tests.server.serving import Served
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,14 +58,14 @@ def address(web: FlinkWeb, served: Served) -> Iterator[str]:
     wait_for(lambda: server.started)
     yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(PATIENCE)
     bound.close()
 
 
 def test_flinks_web_ui_shows_jobs_and_cancels_one(address: str, served: Served) -> None:
     client, job = served.start()
     failed, other = served.start(fails_at=2_000)
-    failed.get_job_execution_result().exception(timeout=60)
+    failed.get_job_execution_result().exception(timeout=PATIENCE)
     wait_for(lambda: client.snapshot().completed > 3)
     vertex = next(each["id"] for each in served.rest.get("jobs", job)["vertices"] if each["name"] == "sum")
     with chromium() as browser, page_of(browser) as visit:

@@ -19,7 +19,8 @@ from headrace.server.history import ArchivedJobs, history_settings
 from headrace.server.routes import ROUTES
 from headrace.server.server import RestServer, ServedContent
 from headrace.server.settings import RestSettings
-from tests.server.serving import Served, wait_for
+from tests.server.serving import Served
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ class History:
         self.server = RestServer(settings, lambda address: ServedContent(self.jobs, is_history=True))
         self.jobs.look()
         self.server.start()
-        self.rest = RestClient(self.server.address)
+        self.rest = RestClient(self.server.address, seconds=60.0)
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_the_command_says_where_the_dashboard_is(archives: Path) -> None:
         assert process.stdout is not None
         told = re.fullmatch(r"history of 0 jobs at (http://\S+)\n", process.stdout.readline())
         assert told is not None
-        with urllib.request.urlopen(f"{told[1]}/dashboard", timeout=30) as page:
+        with urllib.request.urlopen(f"{told[1]}/dashboard", timeout=60) as page:
             assert "No job yet" in page.read().decode()
         process.terminate()
     assert process.returncode == 0

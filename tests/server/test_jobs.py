@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.server.client import RestClientError
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from tests.server.serving import Served
@@ -51,7 +52,7 @@ def test_the_vertices_of_a_job_are_its_operators(served: Served) -> None:
 
 def test_records_of_vertices_are_counted(served: Served) -> None:
     client, job = served.start(count=1_000, rate=1_000_000)
-    client.get_job_execution_result().result(timeout=60)
+    client.get_job_execution_result().result(timeout=PATIENCE)
     details = served.rest.get("jobs", job)
     assert details["state"] == "FINISHED"
     assert details["end-time"] > details["start-time"]
@@ -63,7 +64,7 @@ def test_records_of_vertices_are_counted(served: Served) -> None:
 def test_the_overview_counts_jobs(served: Served) -> None:
     client, _ = served.start()
     assert served.rest.get("overview")["jobs-running"] == 1
-    client.cancel().result(timeout=60)
+    client.cancel().result(timeout=PATIENCE)
     overview = served.rest.get("overview")
     assert (overview["jobs-running"], overview["jobs-cancelled"]) == (0, 1)
 

@@ -13,10 +13,8 @@ from headrace.common.errors import InvalidProgramError
 from headrace.table import EnvironmentSettings, TableEnvironment
 from headrace.table.environment.dispatcher_schedules import DispatcherSchedules
 from tests.server.clusters import SETTINGS, Cluster
-from tests.server.serving import wait_for
 from tests.table.connectors.session import rows, run, session
-
-PATIENCE = 120.0
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -56,13 +54,13 @@ def test_a_streaming_job_and_a_refresh_are_jobs_of_the_dispatcher(tmp_path: Path
               'auto-create.partitions' = '1')
         FRESHNESS = INTERVAL '1' SECOND
         AS SELECT card, SUM(amount) OVER (PARTITION BY card ORDER BY pt) AS total FROM payments""")
-    wait_for(lambda: len(seen(reader)) == 1, PATIENCE)
+    wait_for(lambda: len(seen(reader)) == 1)
     with pytest.raises(InvalidProgramError, match="is being refreshed already"):
         tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
     tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
     run(reader, "INSERT INTO payments VALUES ('a', 2)")
     tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
-    wait_for(lambda: len(seen(reader)) == 2, PATIENCE)
+    wait_for(lambda: len(seen(reader)) == 2)
     assert seen(reader) == [("a", 1), ("a", 3)]
     tables.execute_sql("DROP MATERIALIZED TABLE totals")
     tables.execute_sql(f"""
@@ -105,7 +103,7 @@ def test_a_dispatcher_refreshes_a_table_without_its_program(tmp_path: Path, clus
                 "AS SELECT SUM(amount) AS total FROM sales"
             )
     tables.keep_refreshing()  # there is nothing to wait for
-    wait_for(lambda: (tmp_path / "sums").is_dir() and rows(tables, "SELECT * FROM sums") == [(3,)], PATIENCE)
+    wait_for(lambda: (tmp_path / "sums").is_dir() and rows(tables, "SELECT * FROM sums") == [(3,)])
     run(tables, "INSERT INTO sales VALUES (4)")
-    wait_for(lambda: rows(tables, "SELECT * FROM sums") == [(7,)], PATIENCE)
+    wait_for(lambda: rows(tables, "SELECT * FROM sums") == [(7,)])
     schedules.stop()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -28,9 +30,9 @@ def test_a_job_on_spark_tells_where_it_is_and_stops_with_a_savepoint(
     assert min(epoch.parts) >= 0
     assert sum(epoch.parts) == pytest.approx(epoch.running, rel=0.01)
     checkpoint = served.rest.ask("POST", ("jobs", job, "checkpoints"), body={})["request-id"]
-    assert served.rest.outcome("jobs", job, "checkpoints", checkpoint, timeout=60)["checkpointId"] > 0
+    assert served.rest.outcome("jobs", job, "checkpoints", checkpoint, timeout=PATIENCE)["checkpointId"] > 0
     wanted = {"targetDirectory": str(tmp_path), "drain": False}
     stop = served.rest.ask("POST", ("jobs", job, "stop"), body=wanted)["request-id"]
-    assert Path(served.rest.outcome("jobs", job, "savepoints", stop, timeout=120)["location"]).is_dir()
-    client.get_job_execution_result().result(timeout=60)
+    assert Path(served.rest.outcome("jobs", job, "savepoints", stop, timeout=PATIENCE)["location"]).is_dir()
+    client.get_job_execution_result().result(timeout=PATIENCE)
     assert served.rest.get("jobs", job, "status") == {"status": "FINISHED"}

@@ -12,7 +12,7 @@ from headrace.common import Configuration, Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.expressions import col
 from headrace.server.client import RestClientError
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from tests.server.serving import Served
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def triggered(served: Served, job: str, what: str, outcome: str, body: dict[str, Any]) -> Any:
     trigger = served.rest.ask("POST", ("jobs", job, what), body=body)["request-id"]
-    return served.rest.outcome("jobs", job, outcome, trigger, timeout=60)
+    return served.rest.outcome("jobs", job, outcome, trigger, timeout=PATIENCE)
 
 
 def test_a_savepoint_is_taken_while_the_job_goes_on(served: Served, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_savepoint_is_taken_while_the_job_goes_on(served: Served, tmp_path: Pa
     assert latest["external_path"] == taken["location"]
     assert latest["latest_ack_timestamp"] >= latest["trigger_timestamp"] > 0
     trigger = served.rest.ask("POST", ("savepoint-disposal",), body={"savepoint-path": taken["location"]})
-    served.rest.outcome("savepoint-disposal", trigger["request-id"], timeout=60)
+    served.rest.outcome("savepoint-disposal", trigger["request-id"], timeout=PATIENCE)
     assert not Path(taken["location"]).exists()
 
 
@@ -42,7 +42,7 @@ def test_a_job_stops_with_a_savepoint_that_can_be_asked_for_afterwards(served: S
     wanted = {"targetDirectory": str(tmp_path), "drain": False, "formatType": "CANONICAL"}
     taken = triggered(served, job, "stop", "savepoints", wanted)
     assert Path(taken["location"]).is_dir()
-    client.get_job_execution_result().result(timeout=60)
+    client.get_job_execution_result().result(timeout=PATIENCE)
     assert served.rest.get("jobs", job, "execution-result")["job-execution-result"]["application-status"] == "SUCCEEDED"
 
 
@@ -58,7 +58,7 @@ def test_why_there_is_no_savepoint_is_told_as_java_reads_it(served: Served, tmp_
     body = {"target-directory": str(tmp_path / "file"), "cancel-job": False}
     trigger = served.rest.ask("POST", ("jobs", job, "savepoints"), body=body)["request-id"]
     with pytest.raises(RestClientError, match="no savepoint was taken"):
-        served.rest.outcome("jobs", job, "savepoints", trigger, timeout=60)
+        served.rest.outcome("jobs", job, "savepoints", trigger, timeout=PATIENCE)
     cause = served.rest.get("jobs", job, "savepoints", trigger)["operation"]["failure-cause"]
     serialized = base64.b64decode(cause["serialized-throwable"])
     assert serialized.startswith(b"\xac\xed\x00\x05sr\x00)org.apache.flink.util.SerializedThrowable")
@@ -78,7 +78,7 @@ def test_a_checkpoint_is_an_epoch_that_need_not_wait_for_input(served: Served) -
 def test_a_job_is_cancelled(served: Served) -> None:
     client, job = served.start()
     served.rest.ask("PATCH", ("jobs", job), {"mode": "cancel"})
-    client.get_job_execution_result().exception(timeout=60)
+    client.get_job_execution_result().exception(timeout=PATIENCE)
     assert served.rest.get("jobs", job, "status") == {"status": "CANCELED"}
     with pytest.raises(RestClientError, match="has ended: it is CANCELED"):
         served.rest.ask("PATCH", ("jobs", job), {"mode": "cancel"})
@@ -87,13 +87,13 @@ def test_a_job_is_cancelled(served: Served) -> None:
 def test_a_job_is_rescaled_in_place(served: Served) -> None:
     _, job = served.start()
     trigger = served.rest.ask("PATCH", ("jobs", job, "rescaling"), {"parallelism": 1})["request-id"]
-    served.rest.outcome("jobs", job, "rescaling", trigger, timeout=60)
+    served.rest.outcome("jobs", job, "rescaling", trigger, timeout=PATIENCE)
     assert {each["parallelism"] for each in served.rest.get("jobs", job)["vertices"]} == {1}
     needs = served.rest.get("jobs", job, "resource-requirements")
     wanted = {vertex: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for vertex in needs}
     served.rest.ask("PUT", ("jobs", job, "resource-requirements"), body=wanted)
     trigger = served.rest.ask("POST", ("jobs", job, "checkpoints"), body={})["request-id"]
-    served.rest.outcome("jobs", job, "checkpoints", trigger, timeout=60)
+    served.rest.outcome("jobs", job, "checkpoints", trigger, timeout=PATIENCE)
     assert {each["parallelism"] for each in served.rest.get("jobs", job)["vertices"]} == {2}
 
 
@@ -102,7 +102,7 @@ def test_the_same_trigger_is_begun_once(served: Served, tmp_path: Path) -> None:
     body = {"target-directory": str(tmp_path), "cancel-job": False, "triggerId": "ab" * 16}
     for _ in range(3):
         assert served.rest.ask("POST", ("jobs", job, "savepoints"), body=body) == {"request-id": "ab" * 16}
-    served.rest.outcome("jobs", job, "savepoints", "ab" * 16, timeout=60)
+    served.rest.outcome("jobs", job, "savepoints", "ab" * 16, timeout=PATIENCE)
     assert len(client.snapshot().savepoints) == 1
 
 
@@ -116,7 +116,7 @@ def test_a_job_goes_on_without_its_server(served: Served) -> None:
     served.server.close()
     before = client.snapshot().completed
     wait_for(lambda: client.snapshot().completed > before + 1)
-    client.stop().result(timeout=60)
+    client.stop().result(timeout=PATIENCE)
 
 
 def test_an_epoch_that_is_held_back_is_released(served: Served, tmp_path: Path) -> None:

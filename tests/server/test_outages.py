@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.server.client import RestClientError
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
@@ -30,19 +30,19 @@ def test_a_job_goes_on_while_its_server_hangs(served: Served, monkeypatch: pytes
 
     def hang() -> list[object]:
         hangs.set()
-        assert ends.wait(120.0)
+        assert ends.wait(PATIENCE)
         return list(all_jobs())
 
     with ThreadPoolExecutor(1) as clients:
         monkeypatch.setattr(jobs, "all", hang)
         asked = clients.submit(served.rest.get, "jobs")
         try:
-            assert hangs.wait(60.0)
+            assert hangs.wait(PATIENCE)
             assert goes_on(client)
             assert not asked.done()
         finally:
             ends.set()
-        assert asked.result(60.0) == {"jobs": [{"id": job, "status": "RUNNING"}]}
+        assert asked.result(PATIENCE) == {"jobs": [{"id": job, "status": "RUNNING"}]}
 
 
 def test_a_job_goes_on_when_its_server_has_ended(

@@ -23,7 +23,7 @@ from headrace.server.bodies import file_in
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.errors import RestError
 from tests.server.clusters import Cluster
-from tests.server.serving import wait_for
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def sent(cluster: Cluster, name: str, content: bytes = b"pass\n", **headers: str
         f"{cluster.service.address}/v1/jars/upload", head + content + b"\r\n--b--\r\n", given, method="POST"
     )
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())

@@ -21,7 +21,8 @@ from headrace.common.errors import ConfigurationError
 from headrace.server import bodies, connections
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.settings import RestSettings
-from tests.server.serving import Served, wait_for
+from tests.server.serving import Served
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ TOKEN = "correct-horse-battery-staple"
 
 
 def ask(served: Served, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
     try:
         connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
@@ -41,7 +42,7 @@ def ask(served: Served, path: str, method: str = "GET", body: bytes | None = Non
 
 def raw(served: Served, data: bytes) -> bytes:
     """What comes back until the server hangs up."""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
         connection.sendall(data)
         found = b""
         while chunk := connection.recv(65536):
@@ -151,7 +152,7 @@ def until_hung_up(served: Served, data: bytes) -> bytes:
     """What comes back until the server hangs up, which it may do while there is something to read."""
     found = b""
     place = ("127.0.0.1", served.port)
-    with contextlib.suppress(ConnectionError), socket.create_connection(place, timeout=20) as connection:
+    with contextlib.suppress(ConnectionError), socket.create_connection(place, timeout=60) as connection:
         connection.sendall(data)
         while chunk := connection.recv(65536):
             found += chunk
@@ -248,7 +249,7 @@ def test_ten_thousand_idle_connections_disturb_no_job(served: Served) -> None:
                 opened.enter_context(socket.create_connection(("127.0.0.1", served.port), 60))
             completed = client.snapshot().completed
             wait_for(lambda: client.snapshot().completed > completed + 3)
-            wait_for(lambda: is_served(served), 120)
+            wait_for(lambda: is_served(served))
         assert client.snapshot().failures == ()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

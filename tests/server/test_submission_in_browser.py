@@ -18,7 +18,7 @@ from headrace.server.flink_web import FlinkWeb, flink_web_application
 from headrace.server.settings import RestSettings
 from tests.server.browsing import chromium, page_of
 from tests.server.clusters import PROGRAM, Cluster, processes_of
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def address(cluster: Cluster) -> Iterator[str]:
     wait_for(lambda: server.started)
     yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(PATIENCE)
     bound.close()
 
 
@@ -74,7 +74,7 @@ def test_a_script_is_uploaded_and_run(address: str, cluster: Cluster, tmp_path: 
         page.click("button:has-text('Submit')")
         page.wait_for_url("**/job/running/*/overview")
         job = page.url.split("/")[-2]
-        wait_for(lambda: cluster.epochs(job) > 0, 60.0)
+        wait_for(lambda: cluster.epochs(job) > 0)
         page.wait_for_selector("text=numbers job")
         page.wait_for_selector("text=HASH")
     assert {each["parallelism"] for each in cluster.rest.get("jobs", job)["vertices"]} == {2}

@@ -16,7 +16,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.server import jobs
 from headrace.server.client import RestClientError
 from headrace.server.routes import ROUTES
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from tests.server.serving import Served
@@ -68,7 +68,7 @@ SAID = (
 def test_secrets_in_what_functions_raise_are_shown_nowhere(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.setFormatter(TextFormatter())
     client, job = served.start(fails_at=500, saying=SAID)
-    error = client.get_job_execution_result().exception(timeout=60)
+    error = client.get_job_execution_result().exception(timeout=PATIENCE)
     assert SECRET not in f"{error} {error!r}"
     assert "unfit for jdbc:postgresql://******@host/db" in str(error)
     assert SECRET not in caplog.text
@@ -104,7 +104,7 @@ def test_checkpoints_are_epochs(served: Served) -> None:
 def test_the_newest_checkpoint_says_how_large_the_state_of_each_subtask_is(served: Served) -> None:
     client, job = served.start()
     wait_for(lambda: client.snapshot().completed > 2)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=PATIENCE)
     newest = client.snapshot().epochs[-1]
     place = ("jobs", job, "checkpoints", "details", str(newest.epoch))
     sizes = {vertex: task["state_size"] for vertex, task in served.rest.get(*place)["tasks"].items()}
@@ -117,7 +117,7 @@ def test_the_newest_checkpoint_says_how_large_the_state_of_each_subtask_is(serve
 def test_older_checkpoints_say_how_large_the_state_of_each_subtask_was(served: Served) -> None:
     client, job = served.start()
     wait_for(lambda: client.snapshot().completed > 3)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=PATIENCE)
     vertex = places(served, job)[":vertexid"]
     for epoch in client.snapshot().epochs:
         place = ("jobs", job, "checkpoints", "details", str(epoch.epoch))
@@ -131,10 +131,10 @@ def test_older_checkpoints_say_how_large_the_state_of_each_subtask_was(served: S
 def test_a_checkpoint_before_a_rescale_has_the_subtasks_of_then(served: Served) -> None:
     client, job = served.start()
     wait_for(lambda: client.snapshot().completed > 1)
-    client.rescale(1).result(timeout=60)
+    client.rescale(1).result(timeout=PATIENCE)
     after = client.snapshot().epochs[-1].epoch
     wait_for(lambda: client.snapshot().epochs[-1].epoch > after)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=PATIENCE)
     vertex, found = places(served, job)[":vertexid"], set()
     for epoch in client.snapshot().epochs:
         place = ("jobs", job, "checkpoints", "details", str(epoch.epoch), "subtasks", vertex)
@@ -157,7 +157,7 @@ def test_the_line_that_an_epoch_is_stuck_in_is_told(served: Served, monkeypatch:
         wait_for(lambda: expected in _lines(served.rest.get("jobs", job["id"], "archive")["at_work"]))
     finally:
         FREE.set()
-        client.get_job_execution_result().result(timeout=60)
+        client.get_job_execution_result().result(timeout=PATIENCE)
     assert served.rest.get("jobs", job["id"], "archive")["at_work"] == []
 
 
@@ -209,7 +209,7 @@ def test_metrics_are_named_or_told(served: Served) -> None:
 
 def test_failures_are_told_with_the_subtask_and_the_users_line(served: Served) -> None:
     client, job = served.start(fails_at=1_000)
-    client.get_job_execution_result().exception(timeout=60)
+    client.get_job_execution_result().exception(timeout=PATIENCE)
     (entry,) = served.rest.get("jobs", job, "exceptions", maxExceptions=5)["exceptionHistory"]["entries"]
     assert entry["exceptionName"] == "UserFunctionError"
     assert "1000 is one too many" in entry["stacktrace"]

@@ -30,8 +30,6 @@ from headrace.state_processor import (
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 from tests.state_processor.every_state import Mean
 
-pytestmark = pytest.mark.timeout(200)
-
 ORDERS = {"user": [f"k{number % 5}" for number in range(100)], "amount": [*range(100)]}
 TOTALS = {f"k{key}": sum(range(key, 100, 5)) for key in range(5)}
 

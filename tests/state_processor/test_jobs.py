@@ -23,8 +23,6 @@ from tests.savepoint.jobs import DEADLINE, Place, fed, start, wait_for_records
 from tests.state_processor.every_state import RULES, job
 from tests.storage.s3_server import S3Server
 
-pytestmark = pytest.mark.timeout(200)
-
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 
 

@@ -22,8 +22,6 @@ from headrace.testing import JobHarness
 from tests.savepoint.jobs import DEADLINE, Place, fed, start, wait_for_records
 from tests.state_processor.every_state import KEYS, LIST, MAP, REDUCING, UNTYPED, VALUE, job
 
-pytestmark = pytest.mark.timeout(200)
-
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 
 

@@ -36,8 +36,6 @@ from headrace.testing import JobHarness
 from tests.draws import draws
 from tests.state_processor.every_state import Mean, job
 
-pytestmark = pytest.mark.timeout(200)
-
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Iterator[str]:

@@ -24,7 +24,7 @@ from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 from tests.state_processor.every_state import Mean
 from tests.state_processor.test_bootstrap import Totals
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 KEYS = 1000

@@ -17,8 +17,6 @@ from headrace.state_processor import OperatorTransformation, SavepointReader, Sa
 from headrace.storage.folder import Folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
-pytestmark = pytest.mark.timeout(200)
-
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 BACKENDS = ["hashmap", "rocksdb"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.storage.folder import Folder
@@ -12,7 +10,6 @@ from headrace.storage.locations import open_storage
 from tests.reliability.support.file_sinks import by_name
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
 
-PATIENCE = 200.0
 CSV = by_name("csv-rolled-by-size")
 
 
@@ -68,10 +65,3 @@ def keys_of(options: Mapping[str, str]) -> dict[str, str]:
         f"headrace.storage.{name if name.startswith(('dfs.', 'fs.')) else name.replace('_', '-')}": value
         for name, value in options.items()
     }
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        threading.Event().wait(0.02)

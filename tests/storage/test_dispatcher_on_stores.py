@@ -9,8 +9,8 @@ import pytest
 from headrace.common import Configuration
 from headrace.server.history import ArchivedJobs
 from tests.server.clusters import Cluster
-from tests.server.serving import wait_for
 from tests.storage.stores import Store, on
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path

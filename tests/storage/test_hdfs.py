@@ -23,9 +23,10 @@ from headrace.storage.locations import file_system_of, open_storage
 from tests.reliability.support.file_sinks import by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.hdfs_cluster import HdfsCluster
-from tests.storage.remote_job import PATIENCE, RemoteJob, wait_until
+from tests.storage.remote_job import RemoteJob
 from tests.storage.remote_output import RemoteOutput
 from tests.storage.tcp_proxy import Fault, TcpProxy
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -273,7 +274,7 @@ def test_name_nodes_change_while_it_runs(made: RemoteJob, hdfs: HdfsCluster) -> 
     errors: list[BaseException] = []
     thread = made.job(pause=0.05).in_background(errors)
     for epoch in (2, 4, 6):
-        wait_until(lambda epoch=epoch: made.epochs() >= epoch)  # type: ignore[misc]
+        wait_for(lambda epoch=epoch: made.epochs() >= epoch)  # type: ignore[misc]
         hdfs.fail_over()
     thread.join(PATIENCE)
     assert not errors

@@ -11,8 +11,9 @@ import pytest
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common.errors import CheckpointStorageError, JobSupersededError
 from headrace.storage.remote import WrittenFiles
-from tests.storage.remote_job import PATIENCE, RemoteJob, wait_until
+from tests.storage.remote_job import RemoteJob
 from tests.storage.s3_server import Fault, S3Server, done_and_lost, done_but, done_but_late, refused
+from tests.waiting import PATIENCE, wait_for
 
 
 class JobOnS3(RemoteJob):
@@ -32,7 +33,7 @@ def made(s3: S3Server, tmp_path: Path) -> JobOnS3:
 def test_a_server_that_is_gone_for_a_while(made: JobOnS3) -> None:
     errors: list[BaseException] = []
     thread = made.job(pause=0.02).in_background(errors)
-    wait_until(lambda: made.epochs() >= 3)
+    wait_for(lambda: made.epochs() >= 3)
     made.server.end()
     try:
         time.sleep(3)  # longer than requests are tried again
@@ -121,7 +122,7 @@ def test_a_slow_server(made: JobOnS3) -> None:
     errors: list[BaseException] = []
     try:
         thread = made.job().in_background(errors)
-        wait_until(lambda: made.epochs() >= 3)
+        wait_for(lambda: made.epochs() >= 3)
         assert made.job().run().restored[0] is not None
         thread.join(PATIENCE)
     finally:

@@ -18,9 +18,10 @@ from headrace.storage.remote import WrittenFiles
 from tests.reliability.support import small_jobs
 from tests.reliability.support.small_jobs import CrashError, WatchedSink
 from tests.storage.hdfs_cluster import HdfsCluster
-from tests.storage.remote_job import CSV, PATIENCE, RemoteJob, wait_until
+from tests.storage.remote_job import CSV, RemoteJob
 from tests.storage.stores import Store, case, on
 from tests.storage.tcp_proxy import Fault, TcpProxy
+from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
@@ -70,7 +71,6 @@ def test_a_process_knows_what_it_has_written(made: RemoteJob, monkeypatch: pytes
 @pytest.mark.slow
 @on("s3", "hdfs")
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("spark")
 def test_tasks_on_spark_reach_it_as_the_driver_does(made: RemoteJob) -> None:
     made.settings["headrace.runtime"] = "spark"
@@ -111,7 +111,7 @@ def test_a_job_stops_crashes_and_goes_on(made: RemoteJob) -> None:
 def test_the_older_of_two_job_managers_stops(made: RemoteJob) -> None:
     errors: list[BaseException] = []
     thread = made.job(pause=0.05).in_background(errors)
-    wait_until(lambda: made.epochs() >= 3)
+    wait_for(lambda: made.epochs() >= 3)
     assert made.job().run().restored[0] is not None
     thread.join(PATIENCE)
     assert [type(error) for error in errors] == [JobSupersededError], errors

@@ -18,8 +18,8 @@ from tests.reliability.support.file_sinks import Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput
 from tests.storage.s3_server import SECRET, S3Server, done_and_lost, done_but, refused
+from tests.waiting import PATIENCE, wait_for
 
-PATIENCE = 200.0
 ROLLED = by_name("csv-rolled-by-size")
 AT_ONCE = by_name("text-a-file-an-epoch")
 
@@ -157,10 +157,7 @@ def test_requests_that_go_wrong(output: Output, kind: Kind, fault: Any, method: 
 def test_a_server_that_is_gone_for_a_while(output: Output) -> None:
     errors: list[BaseException] = []
     thread = output.job(ROLLED, pause=0.02).in_background(errors)
-    end = time.monotonic() + PATIENCE
-    while len(output.visible()) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_for(lambda: len(output.visible()) >= 2)
     output.server.end()
     try:
         time.sleep(3)  # longer than requests are tried again

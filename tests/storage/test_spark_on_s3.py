@@ -19,7 +19,7 @@ from tests.storage.test_jobs_on_s3 import JobOnS3
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

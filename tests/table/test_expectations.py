@@ -11,7 +11,7 @@ from headrace.common.errors import ConfigurationError, UserFunctionError
 from headrace.log import Log
 from headrace.table import EnvironmentSettings, TableEnvironment
 from headrace.table.logical.errors import PlanningError
-from tests.server.serving import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_rows_are_held_back_until_they_are_released(tables: TableEnvironment, tm
     assert "expectation 'positive' is violated" in next(iter(held.violations.values()))
     assert written(tmp_path / "kept") == []
     assert client.release_epoch() == held.epoch
-    client.get_job_execution_result().result(timeout=60)
+    client.get_job_execution_result().result(timeout=PATIENCE)
     assert written(tmp_path / "kept") == ["a,1,x", "b,-1,y", "c,5,z", "d,,z"]
 
 

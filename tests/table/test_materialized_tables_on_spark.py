@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.table import TableEnvironment
-from tests.server.serving import wait_for
 from tests.table.connectors.session import rows, run, session
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -42,11 +42,11 @@ def test_a_table_is_suspended_and_resumed_and_another_refreshed(spark: Any, tmp_
               'auto-create.partitions' = '1')
         FRESHNESS = INTERVAL '1' SECOND
         AS SELECT card, SUM(amount) OVER (PARTITION BY card ORDER BY pt) AS total FROM payments""")
-    wait_for(lambda: len(seen()) == 1, 300.0)
+    wait_for(lambda: len(seen()) == 1)
     tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
     run(local, "INSERT INTO payments VALUES ('a', 2)")
     tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
-    wait_for(lambda: len(seen()) == 2, 300.0)
+    wait_for(lambda: len(seen()) == 2)
     assert seen() == [("a", 1), ("a", 3)]
     tables.execute_sql(f"""
         CREATE MATERIALIZED TABLE sums

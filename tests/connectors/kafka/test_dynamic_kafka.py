@@ -27,10 +27,10 @@ from headrace.datastream.connectors.dynamic_kafka import (
     YamlFileMetadataService,
 )
 from tests.connectors.kafka.topics import Topic
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]  # of brokers of its own
 
-PATIENCE = 120.0
 
 Step = tuple[list[str], Callable[[], None]]
 """What is to be written before something is done, and what."""

@@ -27,6 +27,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import ALL, enumerator, texts
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]  # of brokers of its own
 
@@ -73,7 +74,7 @@ def secure(folder_of_keys: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         known = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         ann = UserScramCredentialUpsertion("ann", known, PASSWORD.encode())
         client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **admin})
-        client.alter_user_scram_credentials([ann])["ann"].result(30)
+        client.alter_user_scram_credentials([ann])["ann"].result(PATIENCE)
         yield cluster
 
 
@@ -110,7 +111,7 @@ def test_reading_goes_on_after_the_broker_was_killed(topic: Topic, secure: Kafka
     node.start()
     node.wait()
     topic.put(range(100, 200))
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while (planned := planner.plan(split, 50, ALL, 0)) is None or planned.end < 200:
         assert time.monotonic() < end
         planner.discover(0)

@@ -21,6 +21,7 @@ from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.kafka.transactional_sink import NOW, ByHand, crash_at, job, texts, to
 from tests.reliability.support.kafka_sinks import Key, Text, check, committed, staged_files
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from headrace.broker import KafkaCluster
@@ -128,7 +129,7 @@ def test_a_publisher_that_comes_back_in_the_middle_changes_nothing(
     def waiting(self: Publisher, publication: Any) -> None:
         if threading.current_thread().name.startswith("headrace-publisher") and not sent.is_set():
             sent.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
         original(self, publication)
 
     monkeypatch.setattr(Publisher, "_mark", waiting)
@@ -142,11 +143,11 @@ def test_a_publisher_that_comes_back_in_the_middle_changes_nothing(
 
     thread = threading.Thread(target=commit)
     thread.start()
-    assert sent.wait(60)
+    assert sent.wait(PATIENCE)
     younger = by_hand.committer(1, 1)
     younger.commit(1, staged, NOW)
     go_on.set()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert [type(error) for error in told] == [OSError]
     assert "fenced" in str(told[0])
     younger.recover(None)

@@ -19,6 +19,7 @@ from headrace.storage.folder import Folder
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.kafka_sinks import Place, committed, kafka_job
 from tests.reliability.support.small_jobs import CrashError, SmallJob
+from tests.waiting import PATIENCE
 
 NOW = 1_700_000_000_000
 
@@ -83,4 +84,4 @@ def crash_at(patch: pytest.MonkeyPatch, step: str, count: int, *, after: bool = 
 
 
 def delete_group(topic: Topic, group: str) -> None:
-    topic.admin.delete_consumer_groups([group])[group].result(30)
+    topic.admin.delete_consumer_groups([group])[group].result(PATIENCE)

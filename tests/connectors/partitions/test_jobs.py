@@ -26,6 +26,7 @@ from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink
 from headrace.testing import JobHarness
 from tests.connectors.partitions.driver import TopicDriver
+from tests.waiting import PATIENCE
 
 TIMES = WatermarkStrategy.for_monotonous_timestamps()
 
@@ -160,7 +161,7 @@ def test_a_job_that_was_stopped_goes_on_where_it_was(topic: TopicDriver, tmp_pat
             written = [line for file in files for line in file.read_text().splitlines()]
             assert job.get_job_status().result() in (JobStatus.RUNNING, JobStatus.CREATED)
         job.stop()
-        job.get_job_execution_result().result(60)
+        job.get_job_execution_result().result(PATIENCE)
         return written
 
     topic.put(range(50))

@@ -20,6 +20,7 @@ from headrace.storage.folder import posix_folder
 from headrace.table.bind.types import TypeBinder
 from headrace.table.parse import SqlSource, parse_type
 from tests.connectors.postgres.server import Database
+from tests.waiting import PATIENCE
 
 PLENTY = ReadBudget(10**9, 10**12, 2)
 KINDS = ("+I", "-U", "+U", "-D")
@@ -115,7 +116,7 @@ class Capture:
         ((text,),) = self.database.rows("SELECT pg_current_wal_insert_lsn()::text")
         # What an empty transaction writes is beyond that place: the server tells of it when it has come there
         self.database.execute("SELECT pg_logical_emit_message(true, 'headrace', 'tick')")
-        before, end = len(self.rows), time.monotonic() + 200
+        before, end = len(self.rows), time.monotonic() + PATIENCE
         while not self.is_at(lsn_of(text)):
             assert time.monotonic() < end, "the changes do not come"
             if not self.epoch(budget):

@@ -28,6 +28,7 @@ from tests.operators.asynchronous.services import (
     environment,
     turns,
 )
+from tests.waiting import PATIENCE
 
 
 class Fails(Service):
@@ -194,8 +195,8 @@ def test_cancelling_the_job_ends_requests_in_flight() -> None:
     env = environment()
     AsyncDataStream.unordered_wait(env.from_sequence(1, 8), Endless(), 0, output_type=LONG).print()
     client = env.execute_async()
-    assert _begun.wait(60)
-    client.cancel().result(timeout=60)
-    assert _ended.wait(60)
+    assert _begun.wait(PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
+    assert _ended.wait(PATIENCE)
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(timeout=60)
+        client.get_job_execution_result().result(timeout=PATIENCE)

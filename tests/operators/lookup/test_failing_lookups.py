@@ -28,6 +28,7 @@ from tests.operators.lookup.lookups import (
     enriched,
     harness,
 )
+from tests.waiting import PATIENCE
 
 
 def fails(key: int) -> str | None:
@@ -120,6 +121,7 @@ import asyncio
 import threading
 from headrace.common.errors import UserFunctionError
 from headrace.datastream.lookup import Lookup
+from tests.waiting import PATIENCE
 from tests.operators.lookup.test_failing_lookups import Gone, enriched
 
 def waits(key):
@@ -138,7 +140,9 @@ for lookup in (waits, waits_beside, Lookup.table(Gone, "customers", "id", {"coun
 
 @pytest.mark.slow
 def test_what_never_answers_does_not_hold_up_the_end_of_the_program() -> None:
-    ended = subprocess.run([sys.executable, "-c", ENDLESS], check=True, capture_output=True, text=True, timeout=200)
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDLESS], check=True, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert ended.stdout.split() == ["True"] * 3
 
 

@@ -29,7 +29,6 @@ from headrace.state.runs import ALL_HASHES, Run, RunStore
 SMALL, OTHER, LARGE = 1.0, 5.0, 9.0
 WINDOW: Final = 10_000_000
 BEGIN: Final = 1_000
-SLOW: Final = (pytest.mark.slow, pytest.mark.timeout(900))
 
 
 class Event(NamedTuple):
@@ -186,7 +185,7 @@ def test_what_times_out_of_a_key_is_gone_without_being_decoded(begins: bool, mon
     assert epochs.matches == [(7, number, count + len(begun)) for number in [*range(32, count), *begun]]
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=SLOW)])
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_what_begins_beside_many_matches_of_a_key_decodes_none_of_them(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +227,7 @@ def test_a_function_is_called_once_for_an_event_whatever_has_begun(monkeypatch: 
     assert len(epochs.matches) == 500
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=SLOW)])
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_of_many_keys_an_epoch_reads_and_writes_those_that_it_touches(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,12 @@ from typing import Final
 from headrace.common.errors import SavepointError
 from headrace.savepoint.requests import JobRequest
 from tests.reliability.support.worlds import Savepoint, World
+from tests.waiting import PATIENCE
 
 PARALLELISM: Final = (1, 4, 3)
 FORMATS: Final = ("canonical", "native")
 BACKENDS: Final = ("hashmap", "rocksdb")
 
-PATIENCE: Final = 120.0
 """Seconds that a job has for what it is asked, also on a machine that has a lot else to do."""
 
 KILLED: Final = 0.1

@@ -12,7 +12,7 @@ from headrace.common import Configuration, Types
 from headrace.common.errors import JobCancelledError
 from headrace.datastream import AsyncDataStream, AsyncFunction, MapFunction, StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
-from tests.client.test_cancelling import PATIENCE
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from headrace.datastream.data_stream import DataStream

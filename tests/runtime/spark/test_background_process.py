@@ -16,6 +16,7 @@ import pytest
 from headrace.common.errors import InfrastructureError
 from headrace.common.logs import LogSettings
 from headrace.runtime.spark.background_process import NICENESS, BackgroundProcess
+from tests.waiting import PATIENCE
 
 
 class Job:
@@ -45,7 +46,7 @@ def about(_: Any) -> dict[str, Any]:
 
 def note_and_sleep(place: str) -> None:
     Path(place).write_text(str(os.getpid()))
-    time.sleep(600)
+    time.sleep(1_000)
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_it_is_ended_whatever_it_does(process: BackgroundProcess, tmp_path: Path
     asking.start()
     pid = noted(place)
     process.end()
-    asking.join(timeout=60)
+    asking.join(timeout=PATIENCE)
     assert len(failed) == 1
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

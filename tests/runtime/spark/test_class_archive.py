@@ -21,6 +21,7 @@ from headrace.common.java import JavaRuntime
 from headrace.runtime.spark import class_archive, session, session_start
 from headrace.runtime.spark.class_archive import ClassArchive
 from headrace.runtime.spark.session_start import SessionStart
+from tests.waiting import PATIENCE
 
 JAVA = JavaRuntime(Path("/opt/java"), 17, "test", "17.0.15+6")
 
@@ -212,7 +213,9 @@ class_training._train = lambda _: subprocess.run(["sleep", "600"], check=True)
 class_training.main(Path(sys.argv[1]))
 """
     # Its output ends when all processes are gone that have it.
-    ended = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, check=False, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], capture_output=True, check=False, timeout=PATIENCE
+    )
     assert ended.returncode == -signal.SIGKILL
 
 

@@ -22,13 +22,13 @@ from headrace.runtime.task.messages import SerializedJob
 from headrace.storage.folder import posix_folder
 from headrace.table import TableEnvironment
 from tests.table.connectors.session import rows, session
+from tests.waiting import PATIENCE, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-PATIENCE = 240.0
 """Seconds after which a job hangs, also on a machine that has a lot else to do."""
 
 
@@ -95,10 +95,7 @@ def test_it_is_interrupted_when_the_job_is_cancelled(spark: SparkSession, tmp_pa
         return number
 
     client = numbers_through(never_ends).execute_async("never ends")
-    deadline = time.monotonic() + PATIENCE
-    while not mark.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(mark.exists)
     client.cancel().result(timeout=PATIENCE)
     with pytest.raises(JobCancelledError):
         client.get_job_execution_result().result(timeout=PATIENCE)

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, JobExecutionError
 from headrace.runtime.spark import session_start
 from headrace.runtime.spark.session_start import EarlyJava, JavaProcess, SessionRequest, SessionStart
+from tests.waiting import PATIENCE, wait_for
 
 LISTENS = """
 printf '\\0\\0\\1\\2\\0\\0\\0\\6secret' > $_PYSPARK_DRIVER_CONN_INFO_PATH.new
@@ -43,13 +43,6 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_it_says_how_to_reach_it_and_ends_with_its_input(tmp_path: Path) -> None:
     told = tmp_path / "told"
     environment = spark_with(f'echo "$@" > {told}\ncp $2 {told}.conf\nenv > {told}.env\n{LISTENS}', tmp_path, MINE="1")
@@ -66,7 +59,7 @@ def test_it_says_how_to_reach_it_and_ends_with_its_input(tmp_path: Path) -> None
     assert {"MINE=1", "JAVA_HOME=/java"} <= set(Path(f"{told}.env").read_text().splitlines())
     assert java.process.stdin is not None
     java.process.stdin.close()
-    assert java.process.wait(60) == 0
+    assert java.process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(
@@ -100,12 +93,12 @@ def test_its_end_is_that_of_all_it_has_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     environment = spark_with(f"sleep 1000 & echo $$ $! > {pids}.new\nmv {pids}.new {pids}\nwait", tmp_path)
     java = JavaProcess(SessionStart({}, {}), environment)
-    wait_until(pids.exists)
+    wait_for(pids.exists)
 
     java.end()
 
     for pid in map(int, pids.read_text().split()):
-        wait_until(lambda pid=pid: not is_alive(pid))
+        wait_for(lambda pid=pid: not is_alive(pid))
 
 
 class Started:
@@ -155,7 +148,7 @@ OTHERS = [
 @pytest.mark.parametrize("request_", OTHERS)
 def test_an_early_one_is_ended_when_another_session_is_wanted(started: Started, request_: SessionRequest) -> None:
     early = EarlyJava(REQUEST)
-    wait_until(early._started.done)
+    wait_for(early._started.done)
 
     assert early.take(request_) is None
     assert early.take(REQUEST) is None
@@ -168,7 +161,7 @@ def test_an_early_one_that_is_not_wanted_before_it_starts_never_does(
     goes_on = threading.Event()
 
     def prepare(request: SessionRequest, given: Any) -> SessionStart:
-        assert goes_on.wait(60)
+        assert goes_on.wait(PATIENCE)
         return SessionStart({}, {})
 
     monkeypatch.setattr(session_start, "prepare", prepare)
@@ -176,7 +169,7 @@ def test_an_early_one_that_is_not_wanted_before_it_starts_never_does(
     early.discard()
     goes_on.set()
 
-    assert early._started.result(60) is None
+    assert early._started.result(PATIENCE) is None
     assert started.made == []
 
 

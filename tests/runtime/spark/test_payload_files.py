@@ -29,6 +29,7 @@ from headrace.runtime.spark.shipping import (
     remove,
 )
 from tests.draws import draws
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +155,7 @@ def counted(spark: SparkSession, lost: Path | None = None) -> list[Any]:
 
     def passing(number: int) -> int:
         if number == RECORDS and lost is not None and not lost.exists():
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE
             while not (found := list(folder.glob("headrace-payloads-*/*-0.payloads"))):
                 assert time.monotonic() < deadline, "the other task wrote no file"
                 time.sleep(0.01)

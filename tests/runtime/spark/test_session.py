@@ -44,6 +44,7 @@ from headrace.runtime.spark.settings import (
     settings_of_own_session,
 )
 from tests.conftest import SECRET
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -252,7 +253,7 @@ def test_a_start_that_is_interrupted_goes_on_and_what_it_started_is_stopped(monk
             stopped.set()
 
     def start() -> Any:
-        assert interrupted.wait(60)
+        assert interrupted.wait(PATIENCE)
         return Started()
 
     def wait(_: object) -> None:

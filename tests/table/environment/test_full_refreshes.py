@@ -21,7 +21,8 @@ from headrace.table.catalog.materialization import Freshness, FreshnessUnit
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.environment.refresh_schedule import RefreshSchedule, ScheduledRefresh
 from tests.table.connectors.session import rows, run, session
-from tests.table.environment.refreshed_tables import PATIENCE, described
+from tests.table.environment.refreshed_tables import described
+from tests.waiting import PATIENCE
 
 
 def files(path: Path, name: str, partitioned: str = "") -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.serving import wait_for
 from tests.table.environment.test_materialized_tables import pay, seen
+from tests.waiting import PATIENCE, wait_for
 
 _PROGRAM = """
 import os, signal, sys, time
@@ -47,7 +47,7 @@ _NEVER = 99
 def killed(path: Path, rows: int, writes: int, *statements: str) -> None:
     """Run statements in a process, which is killed before a write of the last one, or when there are so many rows."""
     command = [sys.executable, "-c", _PROGRAM, str(path), str(rows), str(writes), *statements]
-    done: Any = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done: Any = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == -9, done.stderr
 
 

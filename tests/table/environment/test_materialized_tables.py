@@ -23,7 +23,8 @@ from headrace.table.environment.continuous_refresh import ContinuousRefresh
 from headrace.table.environment.dispatched_jobs import StatementDispatcher
 from headrace.table.logical.errors import PlanningError
 from tests.table.connectors.session import rows, run, session
-from tests.table.environment.refreshed_tables import described, until
+from tests.table.environment.refreshed_tables import described
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +92,7 @@ def test_a_table_is_kept_up_to_date_and_goes_on_where_it_was_suspended(tmp_path:
     tables.execute_sql(totals(tmp_path))
     assert tables.list_materialized_tables() == ["totals"]
     pay(tmp_path, ("a", 1), ("b", 10))
-    until(lambda: emitted(tmp_path) == 2)
+    wait_for(lambda: emitted(tmp_path) == 2)
     assert described(tables).is_running
     with pytest.raises(InvalidProgramError, match="is being refreshed already, by job"):
         tables.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
@@ -103,11 +104,11 @@ def test_a_table_is_kept_up_to_date_and_goes_on_where_it_was_suspended(tmp_path:
     pay(tmp_path, ("a", 2))
     later = shop(tmp_path)  # another session, as after a restart of the program
     later.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
-    until(lambda: emitted(tmp_path) == 3)
+    wait_for(lambda: emitted(tmp_path) == 3)
     kill_jobs()
     pay(tmp_path, ("b", 5))
     shop(tmp_path).execute_sql("ALTER MATERIALIZED TABLE totals RESUME")  # the job is found by its directory
-    until(lambda: emitted(tmp_path) == 4)
+    wait_for(lambda: emitted(tmp_path) == 4)
     assert seen(tmp_path) == [("a", 1), ("b", 10), ("a", 3), ("b", 15)]
     used = tmp_path / "checkpoints" / "materialized-tables"
     assert len(list(used.iterdir())) == 2
@@ -128,7 +129,7 @@ def test_a_crash_between_the_steps_of_a_statement_loses_and_repeats_nothing(
     tables = shop(tmp_path)
     tables.execute_sql(totals(tmp_path))
     pay(tmp_path, ("a", 1), ("b", 10))
-    until(lambda: emitted(tmp_path) == 2)
+    wait_for(lambda: emitted(tmp_path) == 2)
     if statement == "RESUME":
         tables.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
         pay(tmp_path, ("a", 2))
@@ -147,7 +148,7 @@ def test_a_crash_between_the_steps_of_a_statement_loses_and_repeats_nothing(
         pay(tmp_path, ("a", 2))
     shop(tmp_path).execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
     pay(tmp_path, ("b", 5))
-    until(lambda: emitted(tmp_path) == 4)
+    wait_for(lambda: emitted(tmp_path) == 4)
     assert seen(tmp_path) == [("a", 1), ("b", 10), ("a", 3), ("b", 15)]
 
 
@@ -163,7 +164,7 @@ def test_a_changed_query_begins_anew_and_a_bad_one_changes_nothing(tmp_path: Pat
     tables = shop(tmp_path)
     tables.execute_sql(totals(tmp_path))
     pay(tmp_path, ("a", 1))
-    until(lambda: emitted(tmp_path) == 1)
+    wait_for(lambda: emitted(tmp_path) == 1)
     with pytest.raises(SqlValidationError, match="columns are not dropped"):
         tables.execute_sql("ALTER MATERIALIZED TABLE totals AS SELECT card FROM payments")
     shown = rows(tables, "SHOW CREATE MATERIALIZED TABLE totals")
@@ -173,10 +174,10 @@ def test_a_changed_query_begins_anew_and_a_bad_one_changes_nothing(tmp_path: Pat
     assert described(tables).is_running
     tables.execute_sql("ALTER MATERIALIZED TABLE totals SET ('sink.parallelism' = '1')")
     pay(tmp_path, ("a", 2))
-    until(lambda: emitted(tmp_path) == 2)  # it goes on
+    wait_for(lambda: emitted(tmp_path) == 2)  # it goes on
     more = "SELECT card, amount * 100 AS total, UPPER(card) AS shouted FROM payments"
     tables.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {more}")
-    until(lambda: emitted(tmp_path) == 4)  # it begins anew, as in Flink
+    wait_for(lambda: emitted(tmp_path) == 4)  # it begins anew, as in Flink
     assert seen(tmp_path) == [("a", 1, None), ("a", 3, None), ("a", 100, "A"), ("a", 200, "A")]
 
 

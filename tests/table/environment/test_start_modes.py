@@ -22,8 +22,8 @@ from headrace.table.parse import parse_statement
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree.definitions import CreateMaterializedTable
 from tests.table.connectors.session import rows, run, session
-from tests.table.environment.refreshed_tables import until
 from tests.table.environment.test_materialized_tables import kill_jobs
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -87,20 +87,20 @@ def test_a_changed_query_resumes_or_begins_where_it_is_said(tmp_path: Path) -> N
     pay(tmp_path, 500, 5000, FAR, table="refunds")
     tables = shop(tmp_path)
     tables.execute_sql(told(tmp_path, "START_MODE = FROM_TIMESTAMP(TIMESTAMP '1970-01-01 00:00:02')"))
-    until(lambda: emitted(tmp_path) == 2)
+    wait_for(lambda: emitted(tmp_path) == 2)
     both = "SELECT -amount AS amount FROM payments UNION ALL SELECT amount FROM refunds"
     tables.execute_sql(told(tmp_path, "START_MODE = RESUME_OR_FROM_NOW", both))  # refunds were not read before
     pay(tmp_path, 4000)
-    until(lambda: emitted(tmp_path) == 4)
+    wait_for(lambda: emitted(tmp_path) == 4)
     assert sorted(seen(tmp_path)) == [-4000, 2000, 3000, FAR]
     tables.execute_sql("ALTER MATERIALIZED TABLE told AS SELECT amount + 1 AS amount FROM payments")
     pay(tmp_path, 6000)
-    until(lambda: emitted(tmp_path) == 5)
+    wait_for(lambda: emitted(tmp_path) == 5)
     assert sorted(seen(tmp_path)) == [-4000, 2000, 3000, 6001, FAR]
     tables.execute_sql("ALTER MATERIALIZED TABLE told SUSPEND")
     tables.execute_sql(told(tmp_path, "", "SELECT amount + 2 AS amount FROM payments"))  # from the beginning again
     tables.execute_sql("ALTER MATERIALIZED TABLE told RESUME")
-    until(lambda: emitted(tmp_path) == 10)
+    wait_for(lambda: emitted(tmp_path) == 10)
     assert sorted(seen(tmp_path))[1:9] == [1002, 2000, 2002, 3000, 3002, 4002, 6001, 6002]
     tables.execute_sql("DROP MATERIALIZED TABLE told")
     assert not list((tmp_path / "checkpoints" / "materialized-tables").iterdir())
@@ -158,7 +158,7 @@ def test_the_setting_is_for_tables_that_do_not_say_it(tmp_path: Path) -> None:
     pay(tmp_path, 1000)
     tables.execute_sql(told(tmp_path, ""))
     pay(tmp_path, FAR)
-    until(lambda: emitted(tmp_path) == 1)
+    wait_for(lambda: emitted(tmp_path) == 1)
     assert seen(tmp_path) == [FAR]
     assert str(start_of(tables)) == "FROM_NOW"
 

@@ -15,6 +15,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.log import Consumer
 from headrace.table import StreamTableEnvironment, TableEnvironment
 from tests.table.connectors.session import run, session
+from tests.waiting import PATIENCE
 
 PAYMENTS = "CREATE TABLE payments (card STRING, amount INT) WITH ('connector' = 'datagen')"
 TOTALS = "INSERT INTO totals SELECT card, SUM(amount) FROM payments GROUP BY card"
@@ -108,7 +109,7 @@ def test_a_savepoint_is_restored_in_another_process_beside_another_statement(tmp
 
     def job(wanted: int, first: str = "", **settings: str) -> str:
         command = [sys.executable, "-c", _JOB, str(tmp_path), str(wanted), first, json.dumps(settings)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()[-1]
 
