@@ -26,6 +26,7 @@ from headrace.expressions.evaluation import (
     no_value,
 )
 from headrace.table.functions.definitions import USER_FUNCTION, FunctionDefinition
+from headrace.table.functions.kernels import decimals
 from headrace.table.functions.kernels.casts import cast, has_cast
 from headrace.table.functions.kernels.kernel import Invocation, Kernel
 from headrace.table.functions.python.calls import UserCall
@@ -38,7 +39,7 @@ _TOTAL: Final = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "IN", "NOT", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "IS NULL", "IS NOT NULL"}
 )
 """Functions that have a value, NULL perhaps, whatever they are applied to."""
-_WITHOUT_ESCAPE: Final = 2
+_WITHOUT_ESCAPE = _OF_TWO = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,45 @@ class BoundSqlCall(Bound):
         kernel = kernel_of(self.function)
         assert kernel is not None, f"{self.function} has no kernel"
         return _computed(self, kernel, self.invocation, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundDecimals(Bound):
+    """Sums, differences and products of decimals, which are integers of 64 bits from the first to the last of them.
+
+    Attributes:
+        plain: the same function by function, for operands that are too large.
+    """
+
+    plain: BoundSqlCall
+
+    @property
+    def is_total(self) -> bool:
+        return False
+
+    def compute(self, batch: pa.RecordBatch) -> Datum:
+        operands: list[Datum] = []
+        found = _integers_of(self.plain, batch, operands) if batch.num_rows else None
+        if found is None:
+            return self.plain.compute(batch)
+        return decimals.decimals_of(found, self.plain.invocation.storage, *operands)
+
+
+def _integers_of(call: BoundSqlCall, batch: pa.RecordBatch, operands: list[Datum]) -> decimals.DecimalIntegers | None:
+    """The digits of a result; None where 64 bits do not hold what comes between. Adds the operands."""
+    found = list[decimals.DecimalIntegers]()
+    for argument in call.arguments:
+        if isinstance(argument, BoundDecimals):
+            one = _integers_of(argument.plain, batch, operands)
+        else:
+            operands.append(decimals.as_decimal(argument.compute(batch)))
+            one = decimals.DecimalIntegers.of(operands[-1])
+        if one is None:
+            return None
+        found.append(one)
+    storage = call.invocation.storage
+    made = found[0].combined(call.function, found[1], storage.scale)
+    return made if made is not None and made.most < 10**storage.precision else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +206,9 @@ class ExpressionCompiler:
             return self._case(_AS_CASE[scalar.function](scalar))
         invocation = self._invocation(scalar.type, scalar.operands, scalar.options)
         computed = tuple(map(self.compile, scalar.operands))
-        return BoundSqlCall(text, kind, scalar.function, invocation, computed, scalar.at)
+        call = BoundSqlCall(text, kind, scalar.function, invocation, computed, scalar.at)
+        is_arithmetic = scalar.function in decimals.BY_INTEGERS and len(computed) == _OF_TWO
+        return BoundDecimals(text, kind, call) if is_arithmetic and root_of(scalar.type) is TypeRoot.DECIMAL else call
 
     def _cast(self, scalar: Cast) -> Bound:
         argument = self.compile(scalar.operand)

@@ -11,11 +11,13 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.table.evaluation import BoundDecimals, ExpressionCompiler
 from headrace.table.functions.kernels.casts import cast
 from headrace.table.functions.kernels.decimals import EXACT, fitted
 from headrace.table.functions.kernels.kernel import Invocation
 from headrace.table.functions.table import kernel_of
 from headrace.table.functions.types import BOOLEAN, added, decimal, multiplied
+from headrace.table.logical.scalars import Call, InputRef, Scalar
 
 Digits = tuple[int, int]
 Column = tuple[Digits, list[int | None]]
@@ -78,6 +80,33 @@ def test_arithmetic_is_exact(pair: tuple[Column, Column]) -> None:
             return fitted(compute(one, other), result.arrow_type)
 
         assert called(name, left, right, result) == expected(computed, left, right), name
+
+
+@given(PAIRS, st.sampled_from("+-*"), st.sampled_from("+-*"), st.booleans())
+@example((((15, 2), [0, None, 10**15 - 1]), ((15, 2), [7, 8, 9])), "*", "-", True)
+@example((((38, 0), [10**38 - 1, 1]), ((38, 38), [None, 1])), "+", "*", False)
+def test_nested_arithmetic_is_that_of_one_function_after_the_other(
+    pair: tuple[Column, Column], inner: str, outer: str, is_left: bool
+) -> None:
+    one, other = (InputRef(at, type=decimal(*column[0])) for at, column in enumerate(pair))
+    first = Call(inner, (one, other), type=ARITHMETIC[inner][0](*(column[0] for column in pair)))
+    operands = (first, one) if is_left else (one, first)
+    kinds = [each.type.arrow_type for each in operands]
+    whole = Call(outer, operands, type=ARITHMETIC[outer][0](*((kind.precision, kind.scale) for kind in kinds)))
+    batch = pa.record_batch([array_of(column) for column in pair], ["one", "other"])
+
+    def by_function(scalar: Scalar) -> pa.Array:
+        if not isinstance(scalar, Call):
+            assert isinstance(scalar, InputRef)
+            return batch.column(scalar.index)
+        kernel = kernel_of(scalar.function)
+        assert kernel is not None
+        call = Invocation(tuple(each.type for each in scalar.operands), scalar.type)
+        return kernel(call, *map(by_function, scalar.operands))
+
+    found = ExpressionCompiler(str).compile(whole)
+    assert isinstance(found, BoundDecimals)
+    assert found.column(batch).to_pylist() == by_function(whole).to_pylist()
 
 
 @given(PAIRS)

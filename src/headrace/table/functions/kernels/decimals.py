@@ -96,28 +96,27 @@ def _fitting(wide: Datum, storage: pa.DataType) -> Datum:
 
 def add(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The sum of two decimals."""
-    return _added(np.add, pc.add, EXACT.add, call, left, right)
+    return _added("+", pc.add, EXACT.add, call, left, right)
 
 
 def subtract(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The difference of two decimals."""
-    return _added(np.subtract, pc.subtract, EXACT.subtract, call, left, right)
+    return _added("-", pc.subtract, EXACT.subtract, call, left, right)
 
 
 def multiply(call: Invocation, left: Datum, right: Datum) -> Datum:
     """The product of two decimals."""
     left, right = as_decimal(left), as_decimal(right)
-    one, other = _DecimalIntegers.of(left), _DecimalIntegers.of(right)
-    is_whole = left.type.scale + right.type.scale == call.storage.scale
-    if one is not None and other is not None and is_whole and one.most * other.most < _MOST:
-        return _decimals(one.values * other.values, call.storage, left, right)
+    made = _by_integers("*", call, left, right)
+    if made is not None:
+        return made
     if left.type.precision + right.type.precision < WIDEST:
         return _by_arrow(pc.multiply, call, left, right)
     return _by_python(EXACT.multiply, call, left, right)
 
 
 def _added(
-    by_integers: Callable[..., Any],
+    function: str,
     by_arrow: Callable[..., Datum],
     by_python: Callable[..., Decimal],
     call: Invocation,
@@ -125,61 +124,90 @@ def _added(
     right: Datum,
 ) -> Datum:
     left, right = as_decimal(left), as_decimal(right)
+    made = _by_integers(function, call, left, right)
+    if made is not None:
+        return made
     scale = max(left.type.scale, right.type.scale)
-    one, other = _DecimalIntegers.of(left), _DecimalIntegers.of(right)
-    if one is not None and other is not None and scale == call.storage.scale:
-        one, other = (
-            one.scaled(call.storage.scale - left.type.scale),
-            other.scaled(call.storage.scale - right.type.scale),
-        )
-        if one.most + other.most < _MOST:
-            return _decimals(by_integers(one.values, other.values), call.storage, left, right)
     if max(each.type.precision - each.type.scale for each in (left, right)) + scale >= WIDEST:
         return _by_python(by_python, call, left, right)
     return _by_arrow(by_arrow, call, left, right)
 
 
+def _by_integers(function: str, call: Invocation, left: Datum, right: Datum) -> Datum | None:
+    one, other = DecimalIntegers.of(left), DecimalIntegers.of(right)
+    if one is None or other is None:
+        return None
+    found = one.combined(function, other, call.storage.scale)
+    return None if found is None else decimals_of(found, call.storage, left, right)
+
+
 _MOST: Final = 1 << 62
 """Integers below it, and their sums, are of 64 bits."""
 
+BY_INTEGERS: Final[dict[str, Callable[..., Any]]] = {"+": np.add, "-": np.subtract, "*": np.multiply}
+"""The functions of two decimals that integers of 64 bits may compute."""
 
-@dataclass(frozen=True)
-class _DecimalIntegers:
+
+@dataclass(frozen=True, slots=True)
+class DecimalIntegers:
     """Decimals as integers of 64 bits.
 
     Attributes:
-        values: their digits; of a constant, one integer.
+        values: their digits, 0 for NULL; of a constant, one integer.
+        scale: the number of digits behind the point.
         most: no value is further from 0.
     """
 
     values: Any
+    scale: int
     most: int
 
     @staticmethod
-    def of(operand: Datum) -> _DecimalIntegers | None:
-        """The integers of decimals; None where these do not hold them, and for NULL."""
+    def of(operand: Datum) -> DecimalIntegers | None:
+        """The integers of decimals; None where these do not hold them, and for a constant NULL."""
+        scale = operand.type.scale
         if isinstance(operand, pa.Scalar):
-            value = int(operand.as_py().scaleb(operand.type.scale)) if operand.is_valid else _MOST
-            return _DecimalIntegers(np.int64(value), abs(value)) if abs(value) < _MOST else None
+            value = int(operand.as_py().scaleb(scale)) if operand.is_valid else _MOST
+            return DecimalIntegers(np.int64(value), scale, abs(value)) if abs(value) < _MOST else None
         if not pa.types.is_decimal128(operand.type) or not len(operand):
             return None
-        values, fits = unscaled_words(operand)
+        words, fits = unscaled_words(operand)
         if not fits.all():
             return None
-        return _DecimalIntegers(values, max(int(values.max()), -int(values.min())))
+        values = np.ascontiguousarray(words)
+        return DecimalIntegers(values, scale, max(int(values.max()), -int(values.min())))
 
-    def scaled(self, places: int) -> _DecimalIntegers:
-        """The same with more digits behind the point; ``most`` is ``_MOST`` where 64 bits do not hold them."""
-        if not places:
+    def combined(self, function: str, other: DecimalIntegers, scale: int) -> DecimalIntegers | None:
+        """A function of these and others; None where 64 bits may not hold the results, or digits would be rounded off.
+
+        Args:
+            function: one of :data:`BY_INTEGERS`.
+            other: the other operand.
+            scale: the number of digits behind the point of the result.
+        """
+        if function == "*":
+            most = self.most * other.most
+            if self.scale + other.scale != scale or most >= _MOST:
+                return None
+            return DecimalIntegers(self.values * other.values, scale, most)
+        one, two = self._scaled(scale), other._scaled(scale)
+        if one is None or two is None or one.most + two.most >= _MOST:
+            return None
+        return DecimalIntegers(BY_INTEGERS[function](one.values, two.values), scale, one.most + two.most)
+
+    def _scaled(self, scale: int) -> DecimalIntegers | None:
+        """The same with more digits behind the point; None where 64 bits do not hold them."""
+        if scale == self.scale:
             return self
-        factor = 10**places
-        if places > _LARGEST_POWER or self.most * factor >= _MOST:
-            return _DecimalIntegers(self.values, _MOST)
-        return _DecimalIntegers(self.values * factor, self.most * factor)
+        places = scale - self.scale
+        if not 0 < places <= _LARGEST_POWER or self.most * 10**places >= _MOST:
+            return None
+        return DecimalIntegers(self.values * 10**places, scale, self.most * 10**places)
 
 
-def _decimals(values: Any, storage: pa.DataType, *operands: Datum) -> Datum:
+def decimals_of(found: DecimalIntegers, storage: pa.DataType, *operands: Datum) -> Datum:
     """Decimals with these digits, NULL where an operand is, and where there are too many digits."""
+    values, limit = found.values, 10**storage.precision
     if not isinstance(values, np.ndarray) or not values.ndim:
         return constant(fitted(Decimal(int(values)).scaleb(-storage.scale), storage), storage)
     arrays = [each for each in operands if isinstance(each, pa.Array)]
@@ -187,8 +215,7 @@ def _decimals(values: Any, storage: pa.DataType, *operands: Datum) -> Datum:
     made = decimal_array(values, storage, (with_nulls or arrays)[0])
     for each in with_nulls[1:]:
         made = pc.if_else(pc.is_valid(each), made, constant(None, storage))
-    limit = 10**storage.precision
-    if limit >= _MOST or int(np.abs(values).max()) < limit:
+    if found.most < limit or int(np.abs(values).max()) < limit:
         return made
     return pc.if_else(pa.array(np.abs(values) < limit), made, constant(None, storage))
 
