@@ -12,7 +12,7 @@ from headrace.common import Types
 from headrace.common.errors import StateMigrationError
 from headrace.datastream import DataStream
 from headrace.expressions import col
-from headrace.operators.pattern import match_rows, match_summaries
+from headrace.operators.pattern import found_matches, shared_buffer
 from headrace.operators.pattern.found_matches import FoundMatches
 from headrace.testing import JobHarness
 from tests.cep.conformance.operator_driver import OperatorDriver
@@ -167,8 +167,8 @@ def test_many_rows_are_as_few(text: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(FoundMatches, "begun_until", noted_begun_until)
     found = []
     for many_rows, few_rows in ((1, 0), (1 << 30, 1 << 30)):
-        monkeypatch.setattr(match_summaries, "MANY", many_rows)
-        monkeypatch.setattr(match_rows, "_FEW_ROWS", few_rows)
+        monkeypatch.setattr(found_matches, "MANY", many_rows)
+        monkeypatch.setattr(shared_buffer, "_FEW_ROWS", few_rows)
         with JobHarness(job(pattern, {"card": str, "amount": float})) as harness:
             held = []
             for start in range(0, len(payments), 4):

@@ -16,8 +16,8 @@ import pytest
 from headrace.cep import Pattern
 from headrace.cep.compiler import compile_pattern
 from headrace.operators.pattern.conditions import EventFacts
-from headrace.operators.pattern.matches import MatchedEvents, NfaState
 from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.shared_buffer import MatchedEvents, NfaState
 from tests.docs.documents import DOCS
 from tests.docs.guides import Reader
 from tests.forks import Forks

@@ -17,8 +17,8 @@ from headrace.cep.compiler import compile_pattern
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.operators.pattern.matches import NfaState
 from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.shared_buffer import NfaState
 from tests.invariance.driver import Cut, Event, Job, deaths, examples, multiset, per_key, run
 from tests.invariance.test_patterns import FIRST, is_large, is_small
 from tests.invariance.test_two_inputs import DISORDER, splits_in_bounds

@@ -19,9 +19,9 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.expressions import col
-from headrace.operators.pattern import match_summaries, pattern_filter
-from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern import found_matches, pattern_filter
 from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.shared_buffer import NfaState
 from tests.invariance.driver import Cut, Event, Job, deaths, examples, per_key, run
 from tests.invariance.test_two_inputs import DISORDER, at_times
 
@@ -160,7 +160,7 @@ short_epochs = st.builds(replace, deaths, shares=st.lists(st.integers(2, 6), min
     are_columns=st.booleans(),
     is_batch=st.sampled_from([False, False, False, True]),
     handles_timeout=st.booleans(),
-    summarized=st.sampled_from([1, 3, match_summaries.MANY]),
+    summarized=st.sampled_from([1, 3, found_matches.MANY]),
     cut=short_epochs,
 )
 def test_what_a_pattern_finds(
@@ -178,7 +178,7 @@ def test_what_a_pattern_finds(
         job.sink("timeouts", found.get_side_output(TIMED_OUT))
 
     filtering = {"FEWEST": summarized, "RARE": 1}
-    with patch.object(match_summaries, "MANY", summarized), patch.multiple(pattern_filter, **filtering):
+    with patch.object(found_matches, "MANY", summarized), patch.multiple(pattern_filter, **filtering):
         found = run(build, cut, is_batch=is_batch)
     matches, timeouts = expected(functions, events)
     got = per_key(found["matches"])

@@ -19,8 +19,8 @@ from headrace.cep.pattern_stream import CEP, PatternStream
 from headrace.cep.rules import PatternRule
 from headrace.cep.within_type import WithinType
 from headrace.common.public_module import public_module
+from headrace.operators.pattern.automaton import SkipStrategy
 from headrace.operators.pattern.conditions import ConditionContext
-from headrace.operators.pattern.skip_strategies import SkipStrategy
 
 __all__ = [
     "CEP",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.errors import expect
-from headrace.operators.pattern.skip_strategies import (
+from headrace.operators.pattern.automaton import (
     NoSkip,
     SkipPastLastEvent,
     SkipStrategy,

@@ -10,8 +10,8 @@ from headrace.cep.quantifier import Quantifier, Times
 from headrace.cep.within_type import WithinType
 from headrace.common.call_site import CallSite, caller
 from headrace.common.type_variables import T
+from headrace.operators.pattern.automaton import SkipStrategy
 from headrace.operators.pattern.conditions import ALWAYS, Condition
-from headrace.operators.pattern.skip_strategies import SkipStrategy
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,8 +18,8 @@ from headrace.cep.within_type import WithinType
 from headrace.common.errors import HeadraceError, expect, refused
 from headrace.common.other_names import alike
 from headrace.expressions import Expression
+from headrace.operators.pattern.automaton import NoSkip, SkipStrategy, SkipToStage
 from headrace.operators.pattern.conditions import ALWAYS, And, Condition, EventExpression, Or, TakenExpression
-from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy, SkipToStage
 
 CONNECTORS: Final = {
     ConsumingStrategy.STRICT: "next",

@@ -24,8 +24,8 @@ from headrace.common.errors import (
 from headrace.common.notebooks import framed, preformatted
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T
+from headrace.operators.pattern.automaton import NoSkip, SkipStrategy
 from headrace.operators.pattern.conditions import And, Condition, EventType, Or
-from headrace.operators.pattern.skip_strategies import NoSkip, SkipStrategy
 
 Span = Duration | Time | timedelta | int
 """A length of time; a number is milliseconds."""

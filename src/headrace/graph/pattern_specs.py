@@ -209,7 +209,7 @@ class MatchSpec(OperatorSpec):
         return "what has become part of a match is not taken out of it again"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.pattern.match_columns import MatchColumns
+        from headrace.operators.pattern.match_results import MatchColumns
         from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
         from headrace.operators.pattern.patterns_at_work import FixedPattern
 

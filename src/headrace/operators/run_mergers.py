@@ -17,7 +17,6 @@ import headrace.operators.join.bounded_join
 import headrace.operators.join.find_pairs
 import headrace.operators.join.outer_pairs
 import headrace.operators.join.regular.stored_rows
-import headrace.operators.pattern.pattern_timers
 import headrace.operators.pattern.stored_matches
 import headrace.operators.waiting
 import headrace.operators.window.columnar.windows_by_end

@@ -5,8 +5,8 @@ from typing import Any
 
 from headrace.cep.compiler import compile_pattern
 from headrace.operators.pattern.conditions import EventFacts
-from headrace.operators.pattern.matches import MatchedEvents, NfaState
 from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.shared_buffer import MatchedEvents, NfaState
 from tests.cep.conformance.patterns import KINDS, Event, pattern, skip_strategy
 
 MIN = -(1 << 63)

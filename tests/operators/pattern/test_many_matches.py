@@ -17,7 +17,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-from headrace.operators.pattern import found_matches, pattern_timers, stored_matches
+from headrace.operators.pattern import found_matches, stored_matches
 from headrace.operators.pattern.match_results import PatternFunction
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
 from headrace.operators.pattern.patterns_at_work import FixedPattern
@@ -264,7 +264,7 @@ def test_a_day_of_events_leaves_no_more_than_an_hour(monkeypatch: pytest.MonkeyP
         keys = np.where(chance.random(30) < 0.8, chance.integers(0, 5, 30), chance.integers(0, 1_000, 30))
         prices = chance.choice([SMALL, 3.0, OTHER, LARGE], 30, p=[0.3, 0.4, 0.2, 0.1])
         epochs.run(keys, prices, start + 20_000 * np.arange(30), start + 590_000)
-        rows.append(epochs.rows() + epochs.rows(pattern_timers.STORE))
+        rows.append(epochs.rows() + epochs.rows(stored_matches.TIMERS_STORE))
         sizes.append(epochs.file_bytes())
         matches += len(epochs.matches)
     assert len(rows) == 24 * hour

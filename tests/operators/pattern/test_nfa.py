@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from headrace.cep import AfterMatchSkipStrategy, Pattern
 from headrace.cep.compiler import compile_pattern
-from headrace.operators.pattern import heap
+from headrace.operators.pattern import nfa
 from headrace.operators.pattern.conditions import EventFacts
-from headrace.operators.pattern.matches import MatchedEvents, NfaState
 from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.shared_buffer import MatchedEvents, NfaState
 
 PATTERNS: dict[str, Pattern[Any]] = {
     "followed": Pattern.begin("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e == "b").within(6),
@@ -132,9 +132,9 @@ def test_a_key_with_many_partial_matches_is_not_scanned() -> None:
 def test_the_heap_moves_equal_elements_as_java_does() -> None:
     elements: list[tuple[int, str]] = []
     for key, name in [(1, "a"), (1, "b"), (0, "c"), (1, "d"), (0, "e"), (1, "f")]:
-        heap.offer(elements, (key, name))
+        nfa.offer(elements, (key, name))
     # What java.util.PriorityQueue holds and gives, ordered by the number alone.
     assert [name for _, name in elements] == ["c", "e", "a", "d", "b", "f"]
-    assert heap.remove(elements, lambda element: element[1] == "e")
+    assert nfa.remove(elements, lambda element: element[1] == "e")
     assert [name for _, name in elements] == ["c", "a", "d", "b", "f"]
-    assert [heap.poll(elements)[1] for _ in range(5)] == ["c", "f", "b", "d", "a"]
+    assert [nfa.poll(elements)[1] for _ in range(5)] == ["c", "f", "b", "d", "a"]

@@ -1,5 +1,12 @@
-"""Pattern matching in tasks: automata of patterns, and what they know of each key.
+"""Pattern matching in tasks; ``docs/architecture/patterns.md`` follows an event through it.
 
-``automaton`` holds the compiled pattern, ``conditions`` and ``skip_strategies`` are parts of it. ``nfa`` runs it on the
-events of a key and describes how it is called; ``matches`` holds the state that it keeps.
+- The automaton: ``automaton`` is the compiled pattern, with ``conditions``. ``nfa`` runs it on the events of a key, by
+  what ``decisions`` knows of transitions; ``preferred_matching`` does that for ``MATCH_RECOGNIZE``.
+- The shared buffer: ``shared_buffer`` has the partial matches of a key, ``stored_matches`` those of all keys in state,
+  and ``found_matches`` what was read of some.
+- Conditions for many events at once: ``event_conditions`` look at an event alone, ``row_conditions`` at those taken
+  before as well, for which ``row_answers`` compares ``matched_rows``.
+- The operator: ``pattern_operator`` begins with ``keyed_events``, has ``key_matching`` match them, and emits
+  ``match_results``. It looks for ``patterns_at_work``, each of them a ``pattern_matcher``; ``rules`` change them.
+  ``pattern_filter`` stands before the shuffle.
 """

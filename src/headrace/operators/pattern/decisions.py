@@ -15,7 +15,7 @@ from typing import Any, Final
 from headrace.common.other_names import names_explained
 from headrace.operators.pattern.automaton import Action, Automaton, StateType, Transition
 from headrace.operators.pattern.conditions import Condition, EventBit, EventFacts, Facts, IterativeCall
-from headrace.operators.pattern.matches import PartialMatch, Step
+from headrace.operators.pattern.shared_buffer import PartialMatch, Step
 
 Program = tuple[tuple[int, int, int, bool], ...]
 """What a partial match becomes, for each result: the state that takes the event, or -1 where it is ignored; the state

@@ -1,4 +1,4 @@
-"""The events of many keys, matched key by key in the order of time.
+"""The events of many keys, matched key by key in the order of time; keys come in the order of Flink's timers.
 
 An operator of Flink's is called for each watermark. Here events of many watermarks are matched at once: for each key it
 is worked out at which of them it would have been looked at, and only what changes something is done.
@@ -11,48 +11,87 @@ is worked out at which of them it would have been looked at, and only what chang
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.pattern.decisions import Plan
 from headrace.operators.pattern.event_conditions import EvaluatedEvents
-from headrace.operators.pattern.key_order import SetTimer
-from headrace.operators.pattern.match_results import MatchResults
-from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern.keyed_events import OrderedEvents
+from headrace.operators.pattern.match_results import MatchResults, Ranks
 from headrace.operators.pattern.nfa import Nfa
+from headrace.operators.pattern.shared_buffer import NfaState
+from headrace.operators.window.table.firing_order import TIMERS_OF_RECORDS, Fed, TimerFiringOrder
+from headrace.state.keys import KeyColumn
+
+if TYPE_CHECKING:
+    from headrace.state.keys import KeyCodec
+
+
+SetTimer = tuple[int, int, int]
+"""When it was set, as the place of a watermark among those that have come; the position of the key; its time."""
+
+
+class KeyOrder:
+    """Follows the timers that a pattern operator has in Flink: one for each event, and one where a window ends.
+
+    Args:
+        codec: the codec of the keys.
+    """
+
+    def __init__(self, codec: KeyCodec) -> None:
+        self._firing = TimerFiringOrder(TIMERS_OF_RECORDS, codec)
+        self._fed: list[Fed] = []
+
+    def open(self, context: OperatorContext) -> None:
+        """Restores the state."""
+        self._firing.open(context)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        """Takes up what the last epoch left."""
+        self._firing.begin_epoch(scope)
+
+    def end_epoch(self) -> None:
+        """Puts what has changed into state."""
+        self.ranks([], None, [])
+        self._firing.end_epoch()
+
+    def add(self, batch: KeyedBatch) -> None:
+        """Takes events that are not late."""
+        self._fed.append(Fed(batch.keys, batch.timestamps, batch.watermarks))
+
+    def ranks(self, watermarks: Sequence[int], keys: KeyColumn | None, timers: Sequence[SetTimer]) -> Ranks | None:
+        """The order of keys at each watermark; None where it is that of hash and key.
+
+        Args:
+            watermarks: those that have come since, ascending.
+            keys: the keys that may be looked at; None for none.
+            timers: the timers that were set when these were.
+        """
+        fed, self._fed = self._fed, []
+        set_at: dict[int, dict[object, list[int]]] = {}
+        if timers and keys is not None:
+            names = keys.values.to_pylist()
+            for step, position, time in timers:
+                set_at.setdefault(watermarks[step], {}).setdefault(names[position], []).append(time)
+        places = self._firing.looked_at(fed, watermarks, set_at)
+        if not places or keys is None:
+            return None
+        steps = {watermark: step for step, watermark in enumerate(watermarks)}
+        positions = {name: position for position, name in enumerate(keys.values.to_pylist())}
+        return {
+            (steps[watermark], positions[key]): place for (watermark, key), place in places.items() if key in positions
+        }
+
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _NEVER: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedEvents:
-    """Events by key, those of a key in the order in which they are matched.
-
-    Attributes:
-        places: the place of each among all events.
-        times: their times.
-        steps: the watermark that lets each be matched, as its place among those of :class:`KeyMatching`.
-        holds: the conditions that each satisfies, as bits; of those that matter.
-        matters: the rows that may change something, whatever partial matches there are.
-        begins: the rows with which matches may begin.
-        emitted_at: where the results of each come among those of other keys.
-    """
-
-    places: list[int]
-    times: list[int]
-    steps: list[int]
-    holds: Mapping[int, int] | Sequence[int]
-    matters: list[int]
-    begins: list[int]
-    emitted_at: list[int]
 
 
 class KeyMatching:

@@ -23,13 +23,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.operators.pattern import heap
 from headrace.operators.pattern.automaton import Automaton, StateType
 from headrace.operators.pattern.decisions import ASKS, Decisions, Evaluate, EvaluateOfRows, Plan, Program
-from headrace.operators.pattern.matches import (
+from headrace.operators.pattern.shared_buffer import (
     EventId,
     FinishedMatch,
     MatchedEvents,
@@ -39,6 +38,8 @@ from headrace.operators.pattern.matches import (
     TimeAdvance,
     TimedOutMatch,
 )
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 _NOTHING: Final = TimeAdvance([], [])
 _AFTER_ALL: Final = 1 << 62
@@ -262,11 +263,11 @@ class Nfa:
         if len(found) == 1 and not (finished or (state.partial and found[0][0] > state.partial[0][0])):
             return [self._taken(state, found[0][1])]
         for match in found:
-            heap.offer(finished, match)
+            offer(finished, match)
         matches = []
         while finished and not (skip.skips and state.partial and finished[0][0] > state.partial[0][0]):
             state.is_changed = True
-            matches.append(self._taken(state, heap.poll(finished)[1]))
+            matches.append(self._taken(state, poll(finished)[1]))
         return matches
 
     def _taken(self, state: NfaState, step: Step) -> MatchedEvents:
@@ -286,7 +287,7 @@ class Nfa:
         if not partial:
             state.live = 0
         if state.finished:
-            heap.remove(state.finished, lambda match: match[0] <= until)
+            remove(state.finished, lambda match: match[0] <= until)
 
     def _match(self, step: Step) -> MatchedEvents:
         stages = self._stages
@@ -340,3 +341,56 @@ def live_states(partial: Sequence[PartialMatch]) -> int:
     for at in {match[1] for match in partial}:
         live |= 1 << at
     return live
+
+
+def offer(heap: list[T], element: T) -> None:
+    """Add an element to a heap that orders equal elements as ``java.util.PriorityQueue`` does.
+
+    Python's ``heapq`` moves elements differently when one is taken, and so returns others first among equal ones. Which
+    of several matches with one start is found first decides what a skip strategy leaves, so the order has to be this
+    one. Elements are compared by their first item.
+    """
+    at = len(heap)
+    heap.append(element)
+    key = element[0]
+    while at:
+        above = (at - 1) >> 1
+        if key >= heap[above][0]:
+            break
+        heap[at] = heap[above]
+        at = above
+    heap[at] = element
+
+
+def poll(heap: list[T]) -> T:
+    """Take the least element."""
+    least = heap[0]
+    last = heap.pop()
+    if heap:
+        _sift_down(heap, 0, last)
+    return least
+
+
+def remove(heap: list[T], is_gone: Callable[[T], bool]) -> bool:
+    """Remove elements; return whether there were any."""
+    kept = [element for element in heap if not is_gone(element)]
+    if len(kept) == len(heap):
+        return False
+    heap[:] = kept
+    for at in range((len(heap) >> 1) - 1, -1, -1):
+        _sift_down(heap, at, heap[at])
+    return True
+
+
+def _sift_down(heap: list[T], at: int, element: T) -> None:
+    size = len(heap)
+    key = element[0]
+    while (below := 2 * at + 1) < size:
+        right = below + 1
+        if right < size and heap[below][0] > heap[right][0]:
+            below = right
+        if key <= heap[below][0]:
+            break
+        heap[at] = heap[below]
+        at = below
+    heap[at] = element

@@ -21,8 +21,8 @@ from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import KeyedBatch, Operator
 from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.due_keys import looked_up
 from headrace.operators.pattern.event_conditions import EventConditions, is_column, packed
+from headrace.operators.pattern.keyed_events import looked_up
 from headrace.operators.pattern.nfa import Nfa
 
 Mask = npt.NDArray[np.bool_]

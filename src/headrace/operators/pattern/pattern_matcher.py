@@ -12,26 +12,30 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import KeyedBatch, OperatorContext, UserCode
-from headrace.operators.pattern import match_summaries, pattern_filter, pattern_timers, stored_matches
+from headrace.operators.pattern import found_matches, pattern_filter, stored_matches
 from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.due_keys import DueKeys, beginning, has_summaries, left_unread
-from headrace.operators.pattern.event_conditions import EvaluatedEvents, EventConditions, KnownColumns
-from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.event_conditions import EvaluatedEvents, EventConditions, Events, KnownColumns
 from headrace.operators.pattern.found_matches import FoundMatches
-from headrace.operators.pattern.key_matching import KeyMatching, OrderedEvents
-from headrace.operators.pattern.keyed_events import KeyedEvents, Longs
-from headrace.operators.pattern.lagged_conditions import with_lags
+from headrace.operators.pattern.key_matching import KeyMatching
+from headrace.operators.pattern.keyed_events import (
+    DueKeys,
+    KeyedEvents,
+    Longs,
+    OrderedEvents,
+    beginning,
+    has_summaries,
+    left_unread,
+)
 from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.nfa import Nfa
-from headrace.operators.pattern.pattern_timers import PatternTimers
 from headrace.operators.pattern.preferred_matching import PreferredMatching, PreferredNfa, Ways
 from headrace.operators.pattern.row_answers import RowAnswers
-from headrace.operators.pattern.row_conditions import RowCondition
+from headrace.operators.pattern.row_conditions import RowCondition, with_lags
 from headrace.operators.pattern.rules import RuleVersion
-from headrace.operators.pattern.stored_matches import StoredMatches
+from headrace.operators.pattern.stored_matches import PatternTimers, StoredMatches
 from headrace.state.keys import KeyColumn
 
-STORES: Final = (stored_matches.STORE, match_summaries.STORE, pattern_timers.STORE)
+STORES: Final = (stored_matches.STORE, found_matches.SUMMARIES_STORE, stored_matches.TIMERS_STORE)
 """The stores of a pattern; those of one of several have its number behind their names."""
 
 

@@ -28,25 +28,22 @@ from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Opera
 from headrace.operators.changelog.order import SortField, millis_of, order_codes
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.functions import FunctionOperator, RuntimeContext, close_all
-from headrace.operators.pattern.due_keys import DueKeys
-from headrace.operators.pattern.event_conditions import KnownColumns
-from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.event_conditions import Events, KnownColumns
 from headrace.operators.pattern.found_matches import FoundMatches
-from headrace.operators.pattern.key_matching import KeyMatching
-from headrace.operators.pattern.key_order import KeyOrder, SetTimer
-from headrace.operators.pattern.keyed_events import AllEvents, KeyedEvents
-from headrace.operators.pattern.match_columns import MatchColumns
+from headrace.operators.pattern.key_matching import KeyMatching, KeyOrder, SetTimer
+from headrace.operators.pattern.keyed_events import AllEvents, DueKeys, KeyedEvents
 from headrace.operators.pattern.match_results import (
+    MatchColumns,
     MatchResults,
     PatternFunction,
     PatternRuntimeContext,
     in_order_of_rules,
 )
-from headrace.operators.pattern.matches import NfaState, steps_of
 from headrace.operators.pattern.pattern_matcher import PatternMatcher
 from headrace.operators.pattern.patterns_at_work import RULES, ChangingPatterns, PatternsAtWork
 from headrace.operators.pattern.preferred_matching import PreferredMatching
 from headrace.operators.pattern.rules import RejectedRule
+from headrace.operators.pattern.shared_buffer import NfaState, steps_of
 from headrace.operators.pattern.stored_matches import StoredMatch
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, user_error
 from headrace.operators.waiting import STORE as WAITING_STORE
@@ -367,8 +364,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
         """
         timers = [None if timers_up_to is None else matcher.due_timers(timers_up_to) for matcher in matchers]
         if not matchers or (batch is None and not any(timers)):
-            if self._key_order is not None:
-                self._key_order.ranks(watermarks, None, [])
+            self._follow_watermarks(watermarks)
             return
         batch = self._evaluated(matchers, self._nothing() if batch is None else batch)
         due = DueKeys.of(batch, timers)
@@ -386,8 +382,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             results.append(MatchResults())
             stamp = stamps(len(watermarks) - 1) if watermarks else 0
             matching = matcher.matching(ordered, watermarks, results[-1], int(self._in_processing_time), stamp)
-            if self._key_order is not None and isinstance(matching, KeyMatching):
-                matching.all_set = set_timers
+            self._follow_timers(matching, set_timers)
             changed = self._matched(matcher, matching, keyed, own_found)
             matcher.matches.write(own_due.keys, changed, self._events, own_found, keyed.expired, keyed.passed)
             matcher.set_timers(matching.timers, own_due.keys)
@@ -395,6 +390,16 @@ class PatternOperator(KeyedOperator, FunctionOperator):
             self._emit(results[0], watermarks, due[0].keys, set_timers, stamps)
         else:
             self._emit_of_rules(matchers, results, stamps)
+
+    def _follow_watermarks(self, watermarks: list[int]) -> None:
+        """Brings Flink's timers to watermarks at which nothing is matched."""
+        if self._key_order is not None:
+            self._key_order.ranks(watermarks, None, [])
+
+    def _follow_timers(self, matching: KeyMatching | PreferredMatching, set_timers: list[SetTimer]) -> None:
+        """Has the timers noted that a pattern sets, where keys come in the order of Flink's."""
+        if self._key_order is not None and isinstance(matching, KeyMatching):
+            matching.all_set = set_timers
 
     def _evaluated(self, matchers: Sequence[PatternMatcher], batch: KeyedBatch) -> KeyedBatch:
         """Evaluates events for each pattern; returns those that may matter."""

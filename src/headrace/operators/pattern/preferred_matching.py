@@ -16,16 +16,22 @@ from functools import cached_property
 from typing import Final
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.pattern.automaton import Action, Automaton, Preference
+from headrace.operators.pattern.automaton import (
+    Action,
+    Automaton,
+    Preference,
+    SkipPastLastEvent,
+    SkipStrategy,
+    SkipToStage,
+)
 from headrace.operators.pattern.conditions import Always, And, Condition, EventBit, Facts, Or
 from headrace.operators.pattern.event_conditions import EvaluatedEvents
-from headrace.operators.pattern.key_matching import OrderedEvents
+from headrace.operators.pattern.keyed_events import OrderedEvents
 from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.matched_rows import Variables
-from headrace.operators.pattern.matches import NfaState, PreferredMatch, Step, steps_of
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.row_conditions import RowCondition, Taken
-from headrace.operators.pattern.skip_strategies import SkipPastLastEvent, SkipStrategy, SkipToStage
+from headrace.operators.pattern.shared_buffer import NfaState, PreferredMatch, Step, steps_of
 
 Holds = Callable[[RowCondition, int, Taken], bool]
 """Evaluates a condition for a row of the table of rows, and those that the way has taken."""

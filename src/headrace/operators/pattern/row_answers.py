@@ -4,7 +4,7 @@ A condition over rows that are anywhere, ``col("price") > last("fall").price + 1
 where that is asked often, it becomes a function of Python objects. What it computes of one row alone is computed for
 all rows at once then: ``price``, and ``price + 1``. What is left to be done for one event and one partial match is to
 compare two values, however far apart their rows are. Aggregates are brought forward from step to step
-(:mod:`headrace.operators.pattern.taken_aggregates`). Comparisons and logic are the same for Python's numbers and texts
+(:mod:`headrace.operators.pattern.matched_rows`). Comparisons and logic are the same for Python's numbers and texts
 as for Arrow's, and so is the arithmetic of doubles, and of integers as long as results have 64 bits; what is different
 is left to columns.
 """
@@ -30,14 +30,28 @@ from headrace.expressions import Bound, BoundColumn
 from headrace.expressions.binding import BoundCall
 from headrace.expressions.evaluation import fields_in
 from headrace.expressions.functions import FUNCTIONS, Family
-from headrace.operators.pattern.events import Events
+from headrace.operators.pattern.event_conditions import Events
 from headrace.operators.pattern.found_matches import FoundMatches
 from headrace.operators.pattern.keyed_events import KeyedEvents
-from headrace.operators.pattern.lagged_conditions import LaggedCondition
-from headrace.operators.pattern.matched_rows import AggregateOfMatch, RowOfMatch, ValueOfMatch, Variables
-from headrace.operators.pattern.matches import Step, steps_of
-from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable, Taken, is_worthwhile
-from headrace.operators.pattern.taken_aggregates import NoPlainValueError, TakenAggregate, stepwise_aggregate, whole
+from headrace.operators.pattern.matched_rows import (
+    AggregateOfMatch,
+    NoPlainValueError,
+    RowOfMatch,
+    TakenAggregate,
+    ValueOfMatch,
+    Variables,
+    stepwise_aggregate,
+    whole,
+)
+from headrace.operators.pattern.row_conditions import (
+    Answers,
+    LaggedCondition,
+    RowCondition,
+    RowTable,
+    Taken,
+    is_worthwhile,
+)
+from headrace.operators.pattern.shared_buffer import Step, steps_of
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation

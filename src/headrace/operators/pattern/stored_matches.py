@@ -1,8 +1,8 @@
-"""The partial matches of the keys of a subtask in state, as rows (:mod:`headrace.operators.pattern.match_rows`).
+"""The partial matches of the keys of a subtask in state: rows by key and number, and the timers that end them.
 
-The table has them by key and number. What an epoch changes of a key is read with all that this key has, and written by
-itself. Of keys with many partial matches there are summaries (:mod:`headrace.operators.pattern.match_summaries`), by
-which they are left unread where nothing of these changes.
+What an epoch changes of a key is read with all that this key has, and written by itself. Of keys with many partial
+matches there are summaries (:class:`headrace.operators.pattern.found_matches.MatchSummary`), by which they are left
+unread where nothing of these changes.
 """
 
 from __future__ import annotations
@@ -18,21 +18,26 @@ import pyarrow as pa
 from headrace.common.arrays import fixed_width
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import OperatorContext
-from headrace.operators.pattern import match_summaries
-from headrace.operators.pattern.events import Events
-from headrace.operators.pattern.found_matches import FIRST_COLUMN, FoundMatches
-from headrace.operators.pattern.match_rows import RowWriter
-from headrace.operators.pattern.match_summaries import MatchSummary, StoredSummaries, Summaries
-from headrace.operators.pattern.matches import NfaState
+from headrace.operators.pattern import found_matches
+from headrace.operators.pattern.event_conditions import Events
+from headrace.operators.pattern.found_matches import (
+    FIRST_COLUMN,
+    FoundMatches,
+    MatchSummary,
+    StoredSummaries,
+    Summaries,
+)
+from headrace.operators.pattern.shared_buffer import NfaState, RowWriter
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import in_order
+from headrace.state.runs.grouping import group_rows, in_order
 from headrace.state.runs.layout import HASH, KEY, LIVE, TYPES, fields_of_rows
+from headrace.state.runs.merge_input import NO_TIME, newest
+from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.run import order_by_key
-from headrace.state.sorted_table import TableLayout
+from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 Longs = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint64]
 
 STORE: Final = "pattern-matches"
 
@@ -234,7 +239,7 @@ class StoredMatches:
         for position, (state, row) in changed.items():
             if position in left:  # of matches that were not decoded
                 left[position] = left[position].with_more(state, row)
-            elif self._summarizes and len(state.partial) >= match_summaries.MANY:
+            elif self._summarizes and len(state.partial) >= found_matches.MANY:
                 left[position] = MatchSummary.of(state, row)
         known = found.summaries
         gone = known.keys() & {*changed, *ended, *found.undecoded} - left.keys()
@@ -273,3 +278,67 @@ def _in_order(written: Longs) -> Longs:
     of_keys, rows = written[:2]
     is_behind = (of_keys[1:] > of_keys[:-1]) | ((of_keys[1:] == of_keys[:-1]) & (rows[1:] > rows[:-1]))
     return written if is_behind.all() else written[:, in_order(of_keys, rows)]
+
+
+TIMERS_STORE: Final = "pattern-timers"
+
+_TIMERS_KIND: Final = "pattern-timers"
+
+
+class PatternTimers:
+    """The timers of the keys of one subtask. As in Flink, one stays when its partial match has ended.
+
+    Args:
+        context: the operator.
+        name: the name of the store.
+        domain: in which time they are, as state says it.
+    """
+
+    def __init__(self, context: OperatorContext, name: str, domain: str) -> None:
+        codec = context.state.keyed.codec
+        self._schema = pa.schema({"time": pa.int64(), HASH: pa.uint64(), KEY: codec.arrow_type})
+        about = {"keys": codec.to_json(), "domain": domain}
+        words = {"keys": "key type", "domain": "kind of time"}
+        layout = TableLayout("the timers of a pattern", _TIMERS_KIND, self._schema, 3, about, words)
+        self._table = TimeSortedTable(context.state.store(name), layout, newest)
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._table.begin_epoch()
+
+    def end_epoch(self) -> None:
+        """Puts what is new into state."""
+        self._table.end_epoch()
+
+    @property
+    def first(self) -> int | None:
+        """The time of the first timer; None when there is none."""
+        first = self._table.first
+        return None if first == NO_TIME else first
+
+    def take_due(self, up_to: int) -> tuple[Longs, KeyColumn] | None:
+        """The times and keys of the timers that are due; None where there are none."""
+        if self._table.first > up_to:
+            return None
+        batches = self._table.up_to(up_to)
+        self._table.forget(up_to)
+        if not batches:
+            return None
+        times = np.concatenate([batch.column(0).to_numpy() for batch in batches])
+        return times, KeyColumn.concat([KeyColumn(batch.column(2), batch.column(1).to_numpy()) for batch in batches])
+
+    def register(self, times: Longs, keys: KeyColumn) -> None:
+        """Registers timers."""
+        if not len(times):
+            return
+        groups = group_rows(times, keys.hashes, keys.values)
+        rows = groups.first_rows
+        own = keys.take(rows)
+        columns = [pa.array(times[rows]), pa.array(own.hashes), own.values]
+        self._table.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+register_ordered_merger(_TIMERS_KIND, newest)
+
+
+Hashes = npt.NDArray[np.uint64]

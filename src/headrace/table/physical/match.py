@@ -15,7 +15,7 @@ from headrace.common.logical_types import IntervalType, RowType, TypeRoot
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.pattern_specs import MatchSpec
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.automaton import Automaton, SkipPastLastEvent, SkipStrategy, SkipToNext, SkipToStage
 from headrace.operators.pattern.conditions import And, Condition, EventExpression, Or
 from headrace.operators.pattern.matched_rows import (
     AggregateOfMatch,
@@ -28,7 +28,6 @@ from headrace.operators.pattern.matched_rows import (
     Variables,
 )
 from headrace.operators.pattern.row_conditions import RowCondition
-from headrace.operators.pattern.skip_strategies import SkipPastLastEvent, SkipStrategy, SkipToNext, SkipToStage
 from headrace.operators.record_times import RecordTime
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.functions.types import INT, root_of, timestamp_ltz

@@ -16,11 +16,11 @@ from headrace.operators.pattern.automaton import (
     Automaton,
     AutomatonState,
     Preference,
+    SkipStrategy,
     StateType,
     Transition,
 )
 from headrace.operators.pattern.conditions import ALWAYS, Condition, EventBit
-from headrace.operators.pattern.skip_strategies import SkipStrategy
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.match import MatchClauses, PatternExclusion, PatternGroup, PatternQuantity
 
