@@ -144,7 +144,7 @@ class TableWindowSpec(ColumnarWindowSpec):
     def _inner(self, parameters: OperatorParameters, layout: ColumnarWindowLayout) -> KeyedOperator:
         """The operator for windows over timestamps."""
         if self.is_columnar:
-            from headrace.operators.window.columnar.time_windows import columnar_operator
+            from headrace.operators.window.columnar.columnar_operator import columnar_operator
 
             return columnar_operator(layout, self.definition, self.windows, self.interval)
         from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator

@@ -329,7 +329,7 @@ class ColumnarWindowSpec(AggregatedWindowSpec):
         return self.regular_windows is not None and windows.late_tag is None and windows.allowed_lateness == 0
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.time_windows import columnar_operator
+        from headrace.operators.window.columnar.columnar_operator import columnar_operator
 
         return columnar_operator(self.operator_layout(parameters), self.definition, self.windows, self.interval)
 

@@ -22,7 +22,7 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from headrace.operators.window.columnar.time_windows import columnar_window
+from headrace.operators.window.columnar.columnar_operator import columnar_window
 from headrace.testing import JobHarness
 from tests.draws import draws
 

@@ -18,6 +18,7 @@ from headrace.datastream import aggregates as agg
 from headrace.expressions import col
 from headrace.operators.aggregates.simple import MinOrMax
 from headrace.operators.window.columnar import local_aggregate
+from headrace.operators.window.columnar.columnar_operator import columnar_window
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import (
     ACCUMULATORS_INPUT,
@@ -26,7 +27,6 @@ from headrace.operators.window.columnar.local_aggregate import (
     LocalWindowAggregateOperator,
     expected_groups,
 )
-from headrace.operators.window.columnar.time_windows import columnar_window
 from headrace.windowing.intervals import AlignedWindows
 from tests.draws import draws
 

@@ -1,1 +1,1 @@
-"""Built-in aggregates over windows, column by column: one operator for each kind of windows, and the sender's half."""
+"""Built-in aggregates over windows, column by column; begin with ``columnar_operator``."""

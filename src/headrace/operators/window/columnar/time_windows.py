@@ -26,14 +26,11 @@ from headrace.operators.window.columnar.accumulators import (
     Chunk,
     accumulators_of,
 )
-from headrace.operators.window.columnar.continuous_windows import ContinuousClockOperator, ContinuousEventTimeOperator
-from headrace.operators.window.columnar.count_windows import CountWindowOperator
 from headrace.operators.window.columnar.firing import FiredResults, keeps_contents, late_emission, result_batch
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.columnar.pane_store import PaneStore
 from headrace.operators.window.columnar.panes import Panes
-from headrace.operators.window.columnar.session_windows import SessionWindowOperator
 from headrace.operators.window.columnar.windows_by_end import WindowStore, combined
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.stored_windows import (
@@ -50,17 +47,11 @@ from headrace.operators.window.stored_windows import (
 from headrace.state.runs.grouping import times_bounds
 from headrace.state.runs.merge_input import NO_TIME
 from headrace.state.sorted_table import TableLayout
-from headrace.windowing.definition import AccumulationMode, WindowDefinition
+from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.intervals import (
-    AlignedWindows,
     Assignment,
-    ColumnarWindows,
-    CountPanes,
-    FiringInterval,
-    GrowingWindows,
     OneWindow,
     RegularWindows,
-    SessionGap,
 )
 from headrace.windowing.windows import GlobalWindow, TimeWindow
 
@@ -322,20 +313,6 @@ _STEP_ROWS: Final = 1 << 17
 """Windows fire once for so many records: what is late for none of its windows may be added long before they fire."""
 
 
-def columnar_window(
-    layout: ColumnarWindowLayout,
-    assigner: RegularWindows,
-    lateness: int = 0,
-    late_tag: str | None = None,
-    mode: AccumulationMode = AccumulationMode.ACCUMULATING,
-) -> AlignedWindowOperator:
-    """The operator for built-in aggregates over such windows."""
-    pane = None if layout.retracts else assigner.pane
-    if pane is None:
-        return AlignedWindowOperator(layout, assigner, lateness, late_tag, mode)
-    return PanedWindowOperator(layout, assigner, Panes(assigner, pane), lateness, late_tag, mode)
-
-
 class PanedWindowOperator(AlignedWindowOperator):
     """Built-in aggregates over windows that share panes.
 
@@ -436,31 +413,3 @@ class PanedWindowOperator(AlignedWindowOperator):
         is_late = self._assigner.last_ends(part.ends - 1) - 1 <= met
         self._late.drop(records_of(part, is_late))
         self._store.settle(part.take(np.flatnonzero(~is_late)))
-
-
-def columnar_operator(
-    layout: ColumnarWindowLayout,
-    definition: WindowDefinition,
-    windows: ColumnarWindows,
-    interval: FiringInterval | None,
-) -> KeyedOperator:
-    """The operator for built-in aggregates over windows.
-
-    Args:
-        layout: the aggregates and the columns.
-        definition: the windows.
-        windows: the same as arithmetic.
-        interval: when windows of time are shown before they end.
-    """
-    lateness, late_tag, mode = definition.allowed_lateness, definition.late_tag_id, definition.applied_mode
-    if isinstance(windows, CountPanes):
-        return CountWindowOperator(layout, windows)
-    if isinstance(windows, SessionGap):
-        discards = mode is AccumulationMode.DISCARDING
-        return SessionWindowOperator(layout, windows.gap, late_tag, lateness, discards=discards)
-    if interval is not None and isinstance(windows, AlignedWindows | GrowingWindows):
-        kind = ContinuousClockOperator if interval.by_clock else ContinuousEventTimeOperator
-        return kind(layout, definition, windows, interval.length)
-    if definition.assigner.is_event_time():
-        return columnar_window(layout, windows, lateness, late_tag, mode)
-    return UntimedWindowOperator(layout, windows)
