@@ -16,7 +16,7 @@ from headrace.common.errors import InfrastructureError, JobCancelledError
 from headrace.connectors.ranges import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.epochs import EpochPlanner
+from headrace.jobmanager.epoch_plan import EpochPlanner
 from headrace.jobmanager.events import JobEnd
 from headrace.jobmanager.status import JobStatusStore
 from headrace.runtime.local import LocalRuntime

@@ -38,13 +38,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.aggregates import count, max, sum
-from headrace.datastream.connectors.file_system import (
-    BucketAssigner,
-    FileSink,
-    FileSource,
-    RollingPolicy,
-    StreamFormat,
-)
+from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy, StreamFormat
 from headrace.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -59,7 +53,7 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from headrace.jobmanager import checkpoints
+from headrace.jobmanager import compaction
 from headrace.state.rocksdb.table import RocksDBSettings
 from tests.savepoint.jobs import DEADLINE, wait_for_records, wait_until
 
@@ -317,7 +311,7 @@ def _with_small_tables() -> Iterator[None]:
     of = RocksDBSettings.of
     with (
         patch.object(RocksDBSettings, "of", lambda options: replace(of(options), smallest_table=1, largest_columns=1)),
-        patch.object(checkpoints, "EPOCHS_BETWEEN_LOOKS", 1),
+        patch.object(compaction, "EPOCHS_BETWEEN_LOOKS", 1),
     ):
         yield
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.jobmanager.checkpoints import EPOCHS_BETWEEN_LOOKS, CompactionCoordinator
+from headrace.jobmanager.compaction import EPOCHS_BETWEEN_LOOKS, CompactionCoordinator
 
 WORK = SimpleNamespace(stage=0, partition=0, is_shared=False)
 OUTCOME = SimpleNamespace(task=WORK, file="merged")

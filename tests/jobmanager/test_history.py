@@ -8,11 +8,12 @@ import pytest
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
+from headrace.jobmanager.epoch_reports import EpochReports
 from headrace.jobmanager.events import EpochStarted, EpochStatistics, JobStart
 from headrace.jobmanager.metrics import SplitProgress
 from headrace.jobmanager.status import HistoryPoint, JobSnapshot, JobStatusStore, RunHistory, split_points
 from headrace.jobmanager.workload import running_parts
-from headrace.runtime.task.messages import EpochReports, TaskReport
+from headrace.runtime.task.messages import TaskReport
 from headrace.runtime.task.task_clock import TaskTimes
 
 SECOND = 1_000_000_000

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
-from headrace.jobmanager import checkpoints as ends
+from headrace.jobmanager import failover
+from headrace.jobmanager.checkpoints import discard_checkpoints
 from headrace.jobmanager.settings import Retention
 
 
@@ -42,11 +43,12 @@ class Checkpoints:
 
 
 def root_cause(checkpoints: Any, failure: BaseException, *, cancelled: bool = False) -> BaseException:
-    return ends.root_cause(failure, checkpoints, "orders", is_cancelled=cancelled)
+    given_up = failover.cancellation("orders", checkpoints.newest) if cancelled else None
+    return failover.root_cause(failure, "orders", checkpoints.check_owner, given_up)
 
 
 def discard(checkpoints: Any, retention: Retention, error: Exception | None = None, *, has_run: bool = True) -> None:
-    ends.discard_checkpoints(checkpoints, retention, "orders", error, has_run=has_run)
+    discard_checkpoints(checkpoints, retention, "orders", error, has_run=has_run)
 
 
 SUPERSEDED = JobSupersededError("another job manager has taken over")

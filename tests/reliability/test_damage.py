@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import headrace.jobmanager.checkpoints
+import headrace.jobmanager.compaction
 import headrace.state.compaction
 import headrace.state.runs.merging
 from headrace.checkpoint.manifest import Manifest
@@ -42,7 +42,7 @@ NAMESAKES = {
 def _compaction() -> Iterator[None]:
     """Runs are compacted after a few epochs, however small they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(headrace.jobmanager.checkpoints, "EPOCHS_BETWEEN_LOOKS", 4)
+        patch.setattr(headrace.jobmanager.compaction, "EPOCHS_BETWEEN_LOOKS", 4)
         patch.setattr(headrace.state.compaction, "INLINE_ROWS", 0)
         patch.setattr(headrace.state.runs.merging, "INLINE_ROWS", 0)
         yield

@@ -25,7 +25,7 @@ from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import StreamFormat
-from headrace.jobmanager import checkpoints
+from headrace.jobmanager import compaction
 from headrace.jobmanager.events import EpochFailed, JobEvent
 from headrace.jobmanager.status import JobSnapshot
 from headrace.runtime.local import LocalRuntime
@@ -162,7 +162,7 @@ def strike_all(points: Sequence[Point], monkeypatch: pytest.MonkeyPatch, *, afte
 
 @pytest.fixture(autouse=True)
 def busy_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 2)
+    monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 2)
     for module in ("compaction", "runs.merging"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
 

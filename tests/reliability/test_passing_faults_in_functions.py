@@ -19,7 +19,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ListStateDescriptor
-from headrace.jobmanager import checkpoints
+from headrace.jobmanager import compaction
 from headrace.runtime.local import LocalRuntime
 from headrace.state.hashmap_backend import HashMapTaskStates
 from tests.reliability.support.file_sinks import KINDS
@@ -98,7 +98,7 @@ def run(folder: Path, parallelism: int, stop_after: int | None, *, is_spread: bo
 def test_each_number_comes_out_once_or_waits(
     point: Point, is_spread: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
     faults = strike(point, monkeypatch, after=after)
     for parallelism, stop_after in STARTS:
         assert run(tmp_path, parallelism, stop_after, is_spread=is_spread).completed

@@ -17,7 +17,7 @@ from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.specs import OperatorParameters, PassingSpec
-from headrace.jobmanager import checkpoints
+from headrace.jobmanager import compaction
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.runtime.local import LocalRuntime
 from headrace.state import hashmap_backend
@@ -158,7 +158,7 @@ PLACES = {"stage 0, after": (False, True), "behind a shuffle, before": (True, Fa
 def test_nothing_is_lost_or_dealt_out_twice(
     point: Point, is_keyed: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
     for module in ("compaction", "runs.merging"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
     if point.name == "restart":

@@ -22,7 +22,7 @@ def _smallest_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(f"headrace.state.exported_tables.{name}", 50)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.compaction.SLICE_BYTES", 2_000)
-    monkeypatch.setattr("headrace.jobmanager.checkpoints.EPOCHS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr("headrace.jobmanager.compaction.EPOCHS_BETWEEN_LOOKS", 1)
     return
 
 

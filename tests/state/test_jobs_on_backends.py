@@ -12,15 +12,12 @@ import pytest
 
 from headrace.common import Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
-from headrace.common.errors import (
-    ConfigurationError,
-    StateMigrationError,
-)
+from headrace.common.errors import ConfigurationError, StateMigrationError
 from headrace.common.time import Time
 from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, sum
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.jobmanager import checkpoints
+from headrace.jobmanager import compaction
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
@@ -192,7 +189,7 @@ def test_lists_union_lists_and_broadcast_maps_over_restarts_at_other_parallelism
 @pytest.mark.parametrize("name", [ROCKSDB_BACKEND, "dictionary"])
 def test_it_is_as_on_spark(name: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The backend travels to the workers with the job."""
-    monkeypatch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
     found = {}
     for runtime in ("local", "spark"):
         settings_ = {

@@ -1,28 +1,19 @@
-"""The chain of a job's manifests: how each is made, what is held back, what is left at the end; and compaction."""
+"""The chain of a job's manifests: how each is made, what is held back, and what is left at the end."""
 
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PendingCommit, SourceSnapshot, StageSnapshot
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
-from headrace.common.errors import (
-    EXITS,
-    CheckpointError,
-    ConfigurationError,
-    HeadraceError,
-    JobCancelledError,
-    JobExecutionError,
-    JobSupersededError,
-)
+from headrace.common.errors import CheckpointError, ConfigurationError, JobExecutionError, JobSupersededError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.jobmanager.epoch_reports import EpochReports
 from headrace.jobmanager.events import EpochHeld, EpochReleased, JobEnd, JobEvent
 from headrace.jobmanager.recovery import (
     check_compatible,
@@ -35,10 +26,7 @@ from headrace.jobmanager.recovery import (
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, Retention
 from headrace.jobmanager.sinks import JobSinks
-from headrace.runtime.task.background import compact
-from headrace.runtime.task.messages import EpochContext, EpochReports
-from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
-from headrace.storage.folder import Folder
+from headrace.runtime.task.messages import EpochContext
 
 logger = get_logger(__name__)
 
@@ -340,35 +328,6 @@ class EpochGate:
         return passes
 
 
-def root_cause(
-    failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
-) -> BaseException:
-    """The root cause of a run's end.
-
-    A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
-    what fails while a job is being cancelled fails for that reason.
-    """
-    try:
-        checkpoints.check_owner()
-    except JobSupersededError as superseded:
-        return failure if isinstance(failure, JobSupersededError) else superseded
-    except OSError:
-        logger.info("whether job %r has been taken over cannot be told", name, exc_info=True)
-    if is_cancelled:
-        return cancellation(name, checkpoints.newest)
-    if isinstance(failure, EXITS):
-        return JobExecutionError(
-            f"job {name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: {failure}; it has "
-            "to raise an exception instead"
-        )
-    return failure
-
-
-def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
-    """The error of a cancelled run."""
-    return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
-
-
 def discard_checkpoints(
     checkpoints: CheckpointCoordinator, retention: Retention, name: str, error: BaseException | None, *, has_run: bool
 ) -> None:
@@ -389,100 +348,3 @@ def discard_checkpoints(
             checkpoints.discard()
         except Exception:
             logger.warning("job %r: deleting its checkpoints failed", name, exc_info=True)
-
-
-EPOCHS_BETWEEN_LOOKS = 8
-"""How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition.
-
-Where a look has found some, the next one follows as soon as these are merged: a round may leave others for later.
-"""
-
-
-class CompactionCoordinator:
-    """Has the runtime do the background work of a state backend while epochs go on; at most one round at a time.
-
-    Args:
-        runtime: does the work.
-        storage: where state files are.
-        backend: plans the work.
-    """
-
-    def __init__(self, runtime: Runtime, storage: Folder, backend: StateBackendPlugin) -> None:
-        self._backend = backend
-        self._runtime = runtime
-        self._storage = storage
-        self._running: Future[list[CompactionOutcome | None]] | None = None
-        self._offered: list[CompactionOutcome] = []
-        self._epochs = 0
-        self._has_more = False
-        self._is_stale = False
-
-    def adoptions(self, manifest: Manifest) -> Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]:
-        """The results of compaction that the epoch after a manifest has to adopt, by stage and partition."""
-        if self._running is not None and self._running.done():
-            self._take_results(self._running)
-        by_task: dict[tuple[int, int], tuple[CompactionOutcome, ...]] = {}
-        for result in self._offered:
-            task = result.task
-            shared = range(len(manifest.stages[task.stage].partitions)) if task.is_shared else (task.partition,)
-            for partition in shared:
-                by_task[task.stage, partition] = (*by_task.get((task.stage, partition), ()), result)
-        return by_task
-
-    def epoch_completed(self, manifest: Manifest) -> None:
-        """An epoch's manifest exists: forget what it has adopted, and look for more work now and then.
-
-        What was offered to the epoch was adopted by it, or came too late and is a file that nobody needs.
-        """
-        if self._offered:
-            self._delete(self._offered, set(manifest.state_files()))
-            self._offered = []
-        self._epochs += 1
-        if self._running is None and (self._has_more or self._epochs % EPOCHS_BETWEEN_LOOKS == 0):
-            tasks = self._plan(manifest)
-            self._has_more = False
-            if tasks:
-                work = partial(compact, self._backend, self._storage)
-                self._running = self._runtime.run_background(work, tasks, gives_way=True)
-
-    def restarted(self) -> None:
-        """The job goes on from its newest manifest, and no file is there any more that the manifest does not need."""
-        self._offered = []
-        self._is_stale = self._running is not None
-
-    def _take_results(self, done: Future[list[CompactionOutcome | None]]) -> None:
-        is_stale, self._running, self._is_stale = self._is_stale, None, False
-        results = _results_of(done)
-        if is_stale:
-            self._delete(results, needed=())
-        else:
-            self._offered = results
-            self._has_more = bool(results)
-
-    def _plan(self, manifest: Manifest) -> list[CompactionWork]:
-        return [
-            task
-            for stage in manifest.stages
-            for partition in stage.partitions
-            if partition.version is not None and partition.version.files
-            for task in self._backend.plan_compaction(
-                self._storage,
-                partition.version,
-                manifest.processing_time,
-                manifest.generation,
-                {uid: progress.watermark for uid, progress in partition.progress.items()},
-            )
-        ]
-
-    def _delete(self, results: Iterable[CompactionOutcome], needed: Collection[str]) -> None:
-        for result in results:
-            if result.file and result.file not in needed:
-                self._storage.remove(result.file)
-
-
-def _results_of(round_: Future[list[CompactionOutcome | None]]) -> list[CompactionOutcome]:
-    try:
-        return [result for result in round_.result() if result is not None]
-    except (HeadraceError, OSError) as error:
-        logger.warning("a compaction is given up; state grows until a later one makes up for it: %s", error)
-        return []

@@ -10,11 +10,11 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus
+from headrace.jobmanager.epoch_reports import StateSizes
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, SourceProgress, WatermarkProgress
 from headrace.jobmanager.workload import OperatorTimes, RunningParts
 from headrace.metrics.registry import RECORDS_IN_ERRORS, SEND_ERRORS
 from headrace.plan.job_plan import JobPlan
-from headrace.runtime.task.messages import StateSizes
 from headrace.savepoint.metadata import SavepointFormat
 
 

@@ -23,12 +23,14 @@ from headrace.checkpoint.failure_history import FailureHistory
 from headrace.checkpoint.manifest import Manifest
 from headrace.common import options
 from headrace.common.errors import (
+    EXITS,
     ConfigurationError,
     FailureOrigin,
     FunctionRefusedError,
     HeadraceError,
     InfrastructureError,
     JobCancelledError,
+    JobExecutionError,
     JobSupersededError,
     UserFunctionError,
     WorkerDiedError,
@@ -303,6 +305,41 @@ class FailureHandler:
 
     def _is_misconfigured(self, error: BaseException | None) -> bool:
         return isinstance(error, _MISCONFIGURED) and not self.is_begun
+
+
+def root_cause(
+    failure: BaseException, name: str, check_owner: Callable[[], None], cancelled: JobCancelledError | None
+) -> BaseException:
+    """The root cause of a run's end.
+
+    A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
+    what fails while a job is being cancelled fails for that reason.
+
+    Args:
+        failure: what was raised.
+        name: the job's name.
+        check_owner: raises where another job manager has taken over.
+        cancelled: the error of a run that was cancelled; None where it was not.
+    """
+    try:
+        check_owner()
+    except JobSupersededError as superseded:
+        return failure if isinstance(failure, JobSupersededError) else superseded
+    except OSError:
+        logger.info("whether job %r has been taken over cannot be told", name, exc_info=True)
+    if cancelled is not None:
+        return cancelled
+    if isinstance(failure, EXITS):
+        return JobExecutionError(
+            f"job {name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: {failure}; it has "
+            "to raise an exception instead"
+        )
+    return failure
+
+
+def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
+    """The error of a cancelled run."""
+    return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
 
 
 class FailureRecorder:

@@ -29,19 +29,14 @@ from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager import events
 from headrace.jobmanager.autoscaler import rescaler_of
-from headrace.jobmanager.checkpoints import (
-    CheckpointCoordinator,
-    CompactionCoordinator,
-    EpochGate,
-    cancellation,
-    discard_checkpoints,
-    root_cause,
-)
+from headrace.jobmanager.checkpoints import CheckpointCoordinator, EpochGate, discard_checkpoints
+from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.control import CommandQueue, RequestWatch
+from headrace.jobmanager.epoch_plan import EpochPlan, JobServices
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.epochs import EpochPlan, JobExecution, JobServices
+from headrace.jobmanager.epochs import JobExecution
 from headrace.jobmanager.events import EpochStatistics, JobEnd
-from headrace.jobmanager.failover import FailureHandler, FailureRecorder
+from headrace.jobmanager.failover import FailureHandler, FailureRecorder, cancellation, root_cause
 from headrace.jobmanager.metrics import FunctionMetrics, MetricKey, WatermarkProgress, by_shown_name, counters_of
 from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.runtime import Runtime
@@ -189,8 +184,8 @@ class JobManager:
                     raise cancellation(self.plan.name, self.manifest)
                 return self._checkpoints.known()
             except BaseException as failure:
-                is_cancelled = self._cancelled.is_set()
-                error = root_cause(failure, self._checkpoints, self.plan.name, is_cancelled=is_cancelled)
+                cancelled = cancellation(self.plan.name, self.manifest) if self._cancelled.is_set() else None
+                error = root_cause(failure, self.plan.name, self._checkpoints.check_owner, cancelled)
                 if self._job_end(error).status is JobStatus.FAILED:
                     self._status.publish(events.JobFailing())
                 if error is failure:
@@ -515,10 +510,8 @@ class JobManager:
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _job_end(self, error: BaseException | None) -> JobEnd:
-        manifest = self.manifest
-        epoch = None if manifest is None else manifest.epoch or None
-        finished = manifest is not None and manifest.finished
-        stopped_by = "" if self._requests is None else self._requests.stopped_by
+        manifest, stopped_by = self.manifest, "" if self._requests is None else self._requests.stopped_by
+        epoch, finished = (None, False) if manifest is None else (manifest.epoch or None, manifest.finished)
         return JobEnd(epoch, finished, error, stopped_by, self._last_savepoint)
 
     def _loop(self) -> None:

@@ -29,7 +29,8 @@ from headrace.common.errors import (
     SavepointMissingError,
 )
 from headrace.common.logs import get_logger, with_fields
-from headrace.jobmanager.epochs import JobExecution, JobServices
+from headrace.jobmanager.epoch_plan import JobServices
+from headrace.jobmanager.epochs import JobExecution
 from headrace.jobmanager.events import JobEvent, SavepointStatus
 from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
 from headrace.savepoint.metadata import (

@@ -13,10 +13,11 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.logs import get_logger
 from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget, Source, SplitRead
 from headrace.graph.specs import SourceSpec
+from headrace.jobmanager.epoch_reports import EpochReports
 from headrace.jobmanager.metrics import ReadingHistory, SourceProgress, SplitProgress
 from headrace.operators.user_code import NamingSource
 from headrace.plan.job_plan import JobPlan, PlannedOperator, has_to_be_read_whole, timestamps_operators
-from headrace.runtime.task.messages import ChannelReport, EpochReports, SplitAssignment
+from headrace.runtime.task.messages import ChannelReport, SplitAssignment
 from headrace.storage.locations import usual_spelling
 from headrace.time.watermark_strategy import WatermarkAlignment
 

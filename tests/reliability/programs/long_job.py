@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import headrace.jobmanager.checkpoints
+import headrace.jobmanager.compaction
 import headrace.state.compaction
 import headrace.state.runs.merging
 from headrace.client.defaults import submission_defaults
@@ -33,12 +33,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.aggregates import count, sum
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
-from headrace.datastream.state import (
-    ListStateDescriptor,
-    MapStateDescriptor,
-    StateTtlConfig,
-    ValueStateDescriptor,
-)
+from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from headrace.jobmanager import control
 from tests.reliability.support.canonical import row_sink
@@ -177,7 +172,7 @@ def main(given: str) -> None:
     settings = json.loads(given)
     for module in (headrace.state.compaction, headrace.state.runs.merging):
         module.INLINE_ROWS = 0
-    headrace.jobmanager.checkpoints.EPOCHS_BETWEEN_LOOKS = 3
+    headrace.jobmanager.compaction.EPOCHS_BETWEEN_LOOKS = 3
     control._LOOK_SECONDS = 0.02
     env = StreamExecutionEnvironment.get_execution_environment(configuration(settings))
     build(env, settings)

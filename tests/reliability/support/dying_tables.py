@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.jobmanager import checkpoints
+from headrace.jobmanager import compaction
 from headrace.state.backend import ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.rocksdb.backend import RocksDBBackend
 from headrace.state.rocksdb.table import RocksDBSettings
@@ -45,5 +45,5 @@ class DyingTables(RocksDBBackend):
 
 def use_dying_tables(folder: Path, plan: FaultPlan, patch: pytest.MonkeyPatch) -> None:
     """Jobs of this process have that backend, and look for something to merge after each epoch."""
-    patch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 1)
+    patch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
     patch.setattr(type(STATE_BACKENDS), "load", lambda *_: DyingTables(folder, plan))
