@@ -19,8 +19,7 @@ from headrace.common.types import RowKind
 from headrace.datastream.aggregates import count, max, sum
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
-from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk, ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.operators.window.general.ordered_operator import window_operator
 from headrace.operators.window.general.window_operator import CalledWindows

@@ -33,7 +33,7 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
 from headrace.operators.mini_batch import LocalGroupAggregateOperator, MiniBatch
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, RECORDS_INPUT
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array

@@ -18,7 +18,7 @@ from headrace.operators.changelog.rank import RankRange
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, RegularWindows
 
 if TYPE_CHECKING:
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
     from headrace.operators.window.table.aggregate import WindowTime
     from headrace.operators.window.table.firing_order import TimerFiringOrder
 

@@ -32,7 +32,7 @@ from headrace.windowing.windows import window_serializer
 
 if TYPE_CHECKING:
     from headrace.operators.mini_batch import MiniBatch
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
     from headrace.operators.window.general.window_operator import CalledWindows
 
 
@@ -162,7 +162,7 @@ def layout_over(
         retracts: whether records may take former ones back.
         shows_key: whether results have the key.
     """
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
     key = records.key
     assert key is not None, "the graph takes keyed records only"

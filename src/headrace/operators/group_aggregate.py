@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from headrace.operators.mini_batch import MiniBatch
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]
     _Part = tuple[Longs, list[pa.Array]]

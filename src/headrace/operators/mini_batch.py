@@ -26,7 +26,7 @@ from headrace.windowing.intervals import Assignment, OneWindow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
 Longs = npt.NDArray[np.int64]
 

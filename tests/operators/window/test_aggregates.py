@@ -24,7 +24,7 @@ from headrace.graph.specs import InputSchema
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.intervals import AlignedWindows

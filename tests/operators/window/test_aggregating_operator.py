@@ -16,8 +16,8 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.expressions import col
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.operators.window.columnar.columnar_operator import columnar_window
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import UntimedWindowOperator
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.state.keys import KeyCodec

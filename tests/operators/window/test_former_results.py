@@ -26,7 +26,7 @@ from headrace.datastream.window import (
     MergingWindowAssigner,
     TumblingEventTimeWindows,
 )
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.general.ordered_operator import window_operator
 from headrace.operators.window.general.window_operator import CalledWindows

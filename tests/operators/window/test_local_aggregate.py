@@ -18,8 +18,8 @@ from headrace.datastream import aggregates as agg
 from headrace.expressions import col
 from headrace.operators.aggregates.simple import MinOrMax
 from headrace.operators.window.columnar import local_aggregate
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.operators.window.columnar.columnar_operator import columnar_window
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import (
     ACCUMULATORS_INPUT,
     ACCUMULATORS_TAG,

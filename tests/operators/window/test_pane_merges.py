@@ -14,8 +14,7 @@ from test_against_model import CODEC, COLUMNAR
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk, ColumnarWindowLayout
 from headrace.operators.window.columnar.pane_store import PaneStacks
 from headrace.operators.window.columnar.panes import PaneTotals, Splice
 from tests.draws import draws

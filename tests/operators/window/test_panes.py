@@ -17,9 +17,8 @@ from window_model import Record
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import pane_store, time_windows, windows_by_end
-from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.columnar.accumulators import Accumulators, ColumnarWindowLayout
 from headrace.operators.window.columnar.columnar_operator import columnar_window
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes import Panes
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.testing import JobHarness

@@ -11,8 +11,8 @@ from window_model import MAX, MIN, Record
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.operators.window.columnar.columnar_operator import columnar_window
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.operators.window.general.ordered_operator import window_operator
 from headrace.operators.window.general.window_operator import CalledWindows, FunctionWindowOperator

@@ -32,7 +32,7 @@ from headrace.storage.folder import posix_folder
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
 _LARGEST: Final = 1 << 30
 """The most bytes of rows that a task has whole."""

@@ -36,7 +36,7 @@ from headrace.windowing.intervals import AlignedWindows, RegularWindows
 from headrace.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]
 

@@ -19,8 +19,7 @@ from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Json, PickledBytesTypeInfo, TypeInformation
 from headrace.common.typeinfo.base import STRINGS
 from headrace.state.keys import typed
-from headrace.state.keys.column_encoding import encode_column, encode_few
-from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
+from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder, encode_column, encode_few
 from headrace.state.keys.hashing import canonical, check_no_nulls, hash_array
 
 Classes = Iterable[type]

@@ -14,7 +14,7 @@ from headrace.operators.join.bounded_rows import (
     SourceRows,
     UnitedRows,
 )
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.table.functions.definitions import USER_FUNCTION
 from headrace.table.logical.scalars import Call, Scalar
 from headrace.table.physical.aggregates import GroupAggregate, operations

@@ -2,8 +2,8 @@
 
 **The life of a batch.**
 
-1. The layout (:mod:`.layout`) evaluates what the aggregates read, as columns. Records with their columns and without
-   windows are a :class:`.Chunk` (:mod:`.accumulators`).
+1. The layout evaluates what the aggregates read, as columns. Records with these columns, which have no windows yet,
+   are a :class:`.Chunk` (both in :mod:`.accumulators`).
 2. The windows, as arithmetic (:mod:`headrace.windowing.intervals`), say which windows records are in; records that are
    late for all of them are sent away (:mod:`headrace.operators.window.lateness`).
 3. Pairs of a record and a window become :class:`.Accumulators`: a row for each window and key, with what the aggregates
@@ -32,9 +32,9 @@ windows with built-in aggregates, and ``GROUP BY`` without windows, keep accumul
 from __future__ import annotations
 
 from headrace.operators.base import KeyedOperator
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 from headrace.operators.window.columnar.continuous_windows import ContinuousClockOperator, ContinuousEventTimeOperator
 from headrace.operators.window.columnar.count_windows import CountWindowOperator
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes import Panes
 from headrace.operators.window.columnar.session_windows import SessionWindowOperator
 from headrace.operators.window.columnar.time_windows import (

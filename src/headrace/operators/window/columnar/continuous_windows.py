@@ -18,7 +18,7 @@ from headrace.common.arrays import gather
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators
+from headrace.operators.window.columnar.accumulators import MOST_PAIRS, Accumulators, ColumnarWindowLayout
 from headrace.operators.window.columnar.firing import (
     FIRED_ROWS,
     Contents,
@@ -34,7 +34,6 @@ from headrace.operators.window.columnar.firing import (
     late_emission,
     result_batch,
 )
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.windows_by_key import (
     CONTINUOUS,
     ActiveKeys,

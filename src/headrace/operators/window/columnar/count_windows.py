@@ -18,9 +18,8 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.base import OperatorContext
-from headrace.operators.window.columnar.accumulators import Chunk
+from headrace.operators.window.columnar.accumulators import Chunk, ColumnarWindowLayout
 from headrace.operators.window.columnar.firing import FIRED_ROWS, Contents
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.windows_by_key import (
     COUNTS,
     ArrivedRecords,

@@ -25,8 +25,7 @@ from headrace.common.arrays import concat, gather, valid_mask
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.types import RowKind
 from headrace.operators.aggregates.aggregator import AggregatorList
-from headrace.operators.window.columnar.accumulators import Accumulators, Chunk, stretches
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk, ColumnarWindowLayout, stretches
 from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
 from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.intervals import RegularWindows

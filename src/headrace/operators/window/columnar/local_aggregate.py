@@ -34,7 +34,7 @@ from headrace.state.runs.key_dictionary import HashGroups, Runs
 from headrace.windowing.intervals import Assignment, OneWindow, RegularWindows
 
 if TYPE_CHECKING:
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

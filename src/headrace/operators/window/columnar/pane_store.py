@@ -23,7 +23,7 @@ from headrace.state.sorted_table import TableLayout
 from headrace.windowing.intervals import RegularWindows
 
 if TYPE_CHECKING:
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]

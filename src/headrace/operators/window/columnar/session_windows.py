@@ -25,9 +25,8 @@ from headrace.common.arrays import concat, fixed_width, gather
 from headrace.common.batch import Batch, take_back
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
-from headrace.operators.window.columnar.accumulators import stretches
+from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout, stretches
 from headrace.operators.window.columnar.firing import FIRED_ROWS
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.sessions import (
     NO_SESSION,
     ArrivedTimes,

@@ -24,10 +24,10 @@ from headrace.operators.window.columnar.accumulators import (
     Accumulators,
     ArrivalCounter,
     Chunk,
+    ColumnarWindowLayout,
     accumulators_of,
 )
 from headrace.operators.window.columnar.firing import FiredResults, keeps_contents, late_emission, result_batch
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.columnar.pane_store import PaneStore
 from headrace.operators.window.columnar.panes import Panes
@@ -48,11 +48,7 @@ from headrace.state.runs.grouping import times_bounds
 from headrace.state.runs.merge_input import NO_TIME
 from headrace.state.sorted_table import TableLayout
 from headrace.windowing.definition import AccumulationMode
-from headrace.windowing.intervals import (
-    Assignment,
-    OneWindow,
-    RegularWindows,
-)
+from headrace.windowing.intervals import Assignment, OneWindow, RegularWindows
 from headrace.windowing.windows import GlobalWindow, TimeWindow
 
 Longs = npt.NDArray[np.int64]

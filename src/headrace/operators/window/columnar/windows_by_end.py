@@ -27,7 +27,7 @@ from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.sorted_table import TableLayout, TimeSortedTable
 
 if TYPE_CHECKING:
-    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]
 

@@ -14,8 +14,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.aggregates.aggregator import GroupedRows, renamed_columns
 from headrace.operators.base import EpochScope, OperatorContext
-from headrace.operators.window.columnar.accumulators import ArrivalCounter
-from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.accumulators import ArrivalCounter, ColumnarWindowLayout
 from headrace.operators.window.columnar.version_log import LoggedWindow, VersionLog
 from headrace.operators.window.general.contents import EmittedResults, KeyedContents, RecordedResults
 from headrace.operators.window.general.window_operator import CalledWindows, WindowOperator
