@@ -514,7 +514,7 @@ def _timestamps(array: pa.Array) -> Pieces | None:
 
 
 def _are_years_of_python(ordinals: Integers) -> bool:
-    return not len(ordinals) or (int(ordinals.min()) >= 1 and int(ordinals.max()) <= date.max.toordinal())
+    return not len(ordinals) or (int(ordinals.min()) >= 1 and int(ordinals.max()) <= datetime.date.max.toordinal())
 
 
 def _floats(array: pa.Array) -> Pieces | None:
