@@ -5,6 +5,7 @@ Flink has it for Java alone; names are Flink's in Python's spelling.
 
 from headrace.cep.after_match_skip_strategy import AfterMatchSkipStrategy
 from headrace.cep.conditions import IterativeCondition, SimpleCondition
+from headrace.cep.definition import WithinType
 from headrace.cep.functions import (
     EventComparator,
     PatternFlatSelectFunction,
@@ -17,7 +18,6 @@ from headrace.cep.functions import (
 from headrace.cep.pattern import GroupPattern, Pattern
 from headrace.cep.pattern_stream import CEP, PatternStream
 from headrace.cep.rules import PatternRule
-from headrace.cep.within_type import WithinType
 from headrace.common.public_module import public_module
 from headrace.operators.pattern.automaton import SkipStrategy
 from headrace.operators.pattern.conditions import ConditionContext

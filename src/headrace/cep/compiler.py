@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.cep.definition import PatternStructure
-from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
-from headrace.cep.within_type import WithinType
+from headrace.cep.definition import (
+    NOT_AFTER_OPTIONAL,
+    ConsumingStrategy,
+    PatternStructure,
+    Quantifier,
+    QuantifierProperty,
+    Times,
+    WithinType,
+)
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
 from headrace.operators.pattern.automaton import Action, Automaton, AutomatonState, StateType, Transition

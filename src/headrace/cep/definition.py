@@ -1,17 +1,187 @@
-"""What a pattern is made of: its last stage, and the pattern before that."""
+"""What a pattern is made of: stages, each with its quantifier, from the last to the first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Generic
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final, Generic
 
-from headrace.cep.quantifier import Quantifier, Times
-from headrace.cep.within_type import WithinType
 from headrace.common.call_site import CallSite, caller
+from headrace.common.errors import refused
 from headrace.common.type_variables import T
 from headrace.operators.pattern.automaton import SkipStrategy
 from headrace.operators.pattern.conditions import ALWAYS, Condition
+
+
+class WithinType(Enum):
+    """Between which events of a match the time is measured that ``within`` allows.
+
+    Examples:
+        >>> from headrace.cep import Pattern, WithinType
+        >>> from headrace.common import Duration
+        >>> pattern = Pattern.begin("a").followed_by("b")
+        >>> soon = pattern.within(Duration.of_seconds(5), WithinType.PREVIOUS_AND_CURRENT)
+    """
+
+    PREVIOUS_AND_CURRENT = "previous and current"
+    """From the event before the stage to the first event of the stage."""
+
+    FIRST_AND_LAST = "first and last"
+    """From the first event of the match to its last one."""
+
+
+NOT_AFTER_OPTIONAL: Final = (
+    "Specifying a pattern with an optional path to NOT condition is not supported yet. You can simulate such pattern "
+    "with two independent patterns, one with and the other without the optional part."
+)
+"""Why negation is refused behind what may be empty."""
+
+
+class ConsumingStrategy(Enum):
+    """What may lie between the events before a stage and those of the stage."""
+
+    STRICT = "strict"
+    """No event: ``next``."""
+
+    SKIP_TILL_NEXT = "relaxed"
+    """Events that do not satisfy the stage: ``followed_by``."""
+
+    SKIP_TILL_ANY = "relaxed, any"
+    """Any events: ``followed_by_any``."""
+
+    NOT_FOLLOW = "must not follow"
+    """The stage takes none, and no event may satisfy it until the next stage: ``not_followed_by``."""
+
+    NOT_NEXT = "must not be next"
+    """The stage takes none, and the next event may not satisfy it: ``not_next``."""
+
+    @property
+    def is_not(self) -> bool:
+        """True if events must not satisfy the stage."""
+        return self in (ConsumingStrategy.NOT_FOLLOW, ConsumingStrategy.NOT_NEXT)
+
+
+class QuantifierProperty(Enum):
+    """The properties of a quantifier: it has one of the first three, and any of the others."""
+
+    SINGLE = "single"
+    LOOPING = "looping"
+    TIMES = "times"
+    OPTIONAL = "optional"
+    GREEDY = "greedy"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The number of times that a stage is repeated.
+
+    Attributes:
+        from_times: at least.
+        to_times: at most; a looping stage repeats on from there.
+        gap: milliseconds that may lie between repetitions; None for any.
+    """
+
+    from_times: int
+    to_times: int
+    gap: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.from_times <= 0:
+            raise refused("The from should be a positive number greater than 0.")
+        if self.to_times < self.from_times:
+            raise refused(f"The to should be a number greater than or equal to from: {self.from_times}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantifier:
+    """The number of events that a stage takes, and what may lie between them.
+
+    Attributes:
+        kind: one event, a fixed number or range, or any number.
+        consuming_strategy: what may lie before the first event.
+        inner_consuming_strategy: what may lie between the events.
+        is_optional: whether the stage may take none.
+        is_greedy: whether it takes as many as it can.
+    """
+
+    kind: QuantifierProperty
+    consuming_strategy: ConsumingStrategy
+    inner_consuming_strategy: ConsumingStrategy = ConsumingStrategy.SKIP_TILL_NEXT
+    is_optional: bool = False
+    is_greedy: bool = False
+
+    @staticmethod
+    def one(consuming_strategy: ConsumingStrategy) -> Quantifier:
+        """One event."""
+        return Quantifier(QuantifierProperty.SINGLE, consuming_strategy)
+
+    @staticmethod
+    def looping(consuming_strategy: ConsumingStrategy) -> Quantifier:
+        """Any number of events."""
+        return Quantifier(QuantifierProperty.LOOPING, consuming_strategy)
+
+    @staticmethod
+    def times(consuming_strategy: ConsumingStrategy) -> Quantifier:
+        """A number of events, or one of a range."""
+        return Quantifier(QuantifierProperty.TIMES, consuming_strategy)
+
+    def has_property(self, wanted: QuantifierProperty) -> bool:
+        """Return whether it has a property."""
+        return wanted in self.properties
+
+    @property
+    def properties(self) -> tuple[QuantifierProperty, ...]:
+        """Its properties."""
+        more = {QuantifierProperty.OPTIONAL: self.is_optional, QuantifierProperty.GREEDY: self.is_greedy}
+        return self.kind, *(one for one, is_set in more.items() if is_set)
+
+    def combinations(self) -> Quantifier:
+        """The same, with any events between its own."""
+        self._check_repeats("Combinations")
+        self._check_inner("Combinations", ConsumingStrategy.STRICT, ConsumingStrategy.SKIP_TILL_ANY)
+        return replace(self, inner_consuming_strategy=ConsumingStrategy.SKIP_TILL_ANY)
+
+    def consecutive(self) -> Quantifier:
+        """The same, with no events between its own."""
+        self._check_repeats("Consecutive")
+        self._check_inner("Consecutive", ConsumingStrategy.SKIP_TILL_ANY, ConsumingStrategy.STRICT)
+        return replace(self, inner_consuming_strategy=ConsumingStrategy.STRICT)
+
+    def optional(self) -> Quantifier:
+        """The same, which may take none."""
+        if self.is_optional:
+            raise refused("Optional already applied!")
+        if self.consuming_strategy.is_not:
+            raise refused("NOT pattern cannot be optional")
+        return replace(self, is_optional=True)
+
+    def greedy(self) -> Quantifier:
+        """The same, which takes as many as it can."""
+        if self.inner_consuming_strategy is ConsumingStrategy.SKIP_TILL_ANY:
+            raise refused(
+                "Option not applicable to FollowedByAny pattern: greedy() and allow_combinations() exclude each other"
+            )
+        if self.kind is QuantifierProperty.SINGLE:
+            raise refused("Option not applicable to singleton quantifier: call greedy() after times() or one_or_more()")
+        return replace(self, is_greedy=True)
+
+    def _check_repeats(self, option: str) -> None:
+        if self.kind is QuantifierProperty.SINGLE:
+            raise refused(f"{option} not applicable to {self}! Call it after times() or one_or_more()")
+
+    def _check_inner(self, option: str, opposite: ConsumingStrategy, same: ConsumingStrategy) -> None:
+        if self.inner_consuming_strategy is opposite:
+            raise refused("You can apply either combinations or consecutive, not both!")
+        if self.inner_consuming_strategy is same:
+            raise refused(f"{option} already applied!")
+
+    def __str__(self) -> str:
+        properties = ", ".join(one.name for one in self.properties)
+        return (
+            f"Quantifier{{properties=[{properties}], consumingStrategy={self.consuming_strategy.name}, "
+            f"innerConsumingStrategy={self.inner_consuming_strategy.name}}}"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

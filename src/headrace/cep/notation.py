@@ -12,9 +12,7 @@ from functools import partial, reduce
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.cep.after_match_skip_strategy import AfterMatchSkipStrategy
-from headrace.cep.definition import PatternStructure
-from headrace.cep.quantifier import ConsumingStrategy, QuantifierProperty
-from headrace.cep.within_type import WithinType
+from headrace.cep.definition import ConsumingStrategy, PatternStructure, QuantifierProperty, WithinType
 from headrace.common.errors import HeadraceError, expect, refused
 from headrace.common.other_names import alike
 from headrace.expressions import Expression

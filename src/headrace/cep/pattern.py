@@ -9,18 +9,18 @@ from datetime import timedelta
 from typing import Any, Self
 
 from headrace.cep.conditions import Given, condition_of
-from headrace.cep.definition import PatternStructure
-from headrace.cep.notation import drawing_of, parse_pattern, pattern_from_json, pattern_to_json, text_of
-from headrace.cep.quantifier import NOT_AFTER_OPTIONAL, ConsumingStrategy, Quantifier, QuantifierProperty, Times
-from headrace.cep.within_type import WithinType
-from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import (
-    InvalidTypeError,
-    UnsupportedOperationError,
-    expect,
-    refused,
-    shown,
+from headrace.cep.definition import (
+    NOT_AFTER_OPTIONAL,
+    ConsumingStrategy,
+    PatternStructure,
+    Quantifier,
+    QuantifierProperty,
+    Times,
+    WithinType,
 )
+from headrace.cep.notation import drawing_of, parse_pattern, pattern_from_json, pattern_to_json, text_of
+from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError, expect, refused, shown
 from headrace.common.notebooks import framed, preformatted
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import T

@@ -29,17 +29,12 @@ from headrace.connectors.sink import DeliveryGuarantee
 from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import MapSpec, OperatorSpec, SinkSpec, SourceSpec
 from headrace.graph.stream_graph import Node, StreamGraph
-from headrace.jobmanager.events import (
-    RuntimeStarted,
-    RuntimeStarting,
-    ServerStarted,
-    SubmissionFailed,
-)
+from headrace.jobmanager.events import RuntimeStarted, RuntimeStarting, ServerStarted, SubmissionFailed
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.jobmanager.status import JobListener, JobStatusStore
-from headrace.operators.expectations import OnViolation
+from headrace.operators.record_checks import OnViolation
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
 from headrace.runtime.local import LocalRuntime

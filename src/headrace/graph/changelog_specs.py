@@ -135,7 +135,7 @@ class LookupMaterializeSpec(ChangelogSpec):
         return {"": RowTypeInfo(given.field_types[self.width :], given.field_names[self.width :])}
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.lookup.materialize import LookupMaterializeOperator
+        from headrace.operators.lookup.lookup_joins import LookupMaterializeOperator
 
         schema = parameters.inputs[0]
         return LookupMaterializeOperator(
@@ -165,8 +165,7 @@ class UpsertMaterializeSpec(ChangelogSpec):
     conflict: str = "DEDUPLICATE"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.changelog.compacting import WatermarkCompactingOperator
-        from headrace.operators.changelog.materialize import UpsertMaterializeOperator
+        from headrace.operators.changelog.materialize import UpsertMaterializeOperator, WatermarkCompactingOperator
 
         schema = parameters.inputs[0]
         if self.conflict != "DEDUPLICATE":

@@ -15,16 +15,14 @@ from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.regular.lifetimes import JoinEntries
-from headrace.operators.join.regular.matches import Arrivals, find_matches
-from headrace.operators.join.regular.records import ChangelogJoinOperator, JoinRecords
-from headrace.operators.join.regular.stored_rows import SideState
+from headrace.operators.join.regular.records import Arrivals, ChangelogJoinOperator, JoinRecords, find_matches
+from headrace.operators.join.regular.stored_rows import JoinEntries, SideState
 from headrace.operators.join.results import NOBODY, JoinType
 from headrace.operators.waiting import TakenBatches
 
 if TYPE_CHECKING:
     from headrace.common.batch import Kinds
-    from headrace.operators.join.regular.matches import Matches
+    from headrace.operators.join.regular.records import Matches
     from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
