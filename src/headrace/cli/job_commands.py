@@ -4,8 +4,9 @@ They import what they need when they run.
 """
 
 from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,7 +20,6 @@ from headrace.cli.settings import (
 
 if TYPE_CHECKING:
     from headrace.cli.jobs import AddressedJob
-    from headrace.common.configuration import Configuration
 
 JobOrDirectory = Annotated[
     str | None,
@@ -49,8 +49,36 @@ SavepointType = Annotated[
     ),
 ]
 Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="How long the job has, twice: to take it up, and to do it.")
+    float, typer.Option(metavar="SECONDS", min=0, help="How long the job has, twice: to accept it, and to execute it.")
 ]
+
+
+def _addressed(
+    job: JobOrDirectory = None,
+    jobmanager: JobManagerAddress = None,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> "AddressedJob":
+    """The job that a command is about: its arguments are those of all such commands."""
+    from headrace.cli.jobs import addressed_job
+
+    return addressed_job(job, jobmanager, configuration_of(define, properties_file), timeout)
+
+
+def _on_job(command: Callable[..., str]) -> Callable[..., None]:
+    """A command with the arguments of :func:`_addressed` and its own, which prints the outcome."""
+    job, *shared = signature(_addressed).parameters.values()
+    _, *own = signature(command).parameters.values()
+
+    def run(**given: Any) -> None:
+        addressed = _addressed(**{each.name: given.pop(each.name) for each in (job, *shared)})
+        _print(command(addressed, **given))
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in (job, *own, *shared)]
+    vars(run)["__signature__"] = Signature(parameters)  # where typer finds them
+    return run
 
 
 def list_(
@@ -132,17 +160,17 @@ def savepoint(  # noqa: PLR0913, PLR0917 - an option is an argument
     """Have a running job take a savepoint, and print where it is; or dispose of one."""
     from headrace.cli.savepoint import run_dispose
 
-    configuration = configuration_of(define, properties_file)
     if dispose:
         if job is None or target is not None or kind is not None or jobmanager is not None:
             raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
-        run_dispose(job, configuration)
+        run_dispose(job, configuration_of(define, properties_file))
         return
-    _tell(_addressed(job, jobmanager, configuration, timeout).savepoint(target, kind))
+    _print(_addressed(job, jobmanager, timeout, define, properties_file).savepoint(target, kind))
 
 
-def stop(  # noqa: PLR0913, PLR0917 - as above
-    job: JobOrDirectory = None,
+@_on_job
+def stop(
+    job: "AddressedJob",
     savepoint_path: Annotated[
         str | None,
         typer.Option(
@@ -157,70 +185,41 @@ def stop(  # noqa: PLR0913, PLR0917 - as above
     drain: Annotated[
         bool, typer.Option("--drain", "-d", help="End all sources first, so that all windows and timers fire.")
     ] = False,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
+) -> str:
     """Stop a running job at the end of its epoch, with a savepoint where there is a place for it."""
-    addressed = _addressed(job, jobmanager, configuration_of(define, properties_file), timeout)
-    _tell(addressed.stop(savepoint_path, kind, drains=drain))
+    return job.stop(savepoint_path, kind, drains=drain)
 
 
-def cancel(
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
+@_on_job
+def cancel(job: "AddressedJob") -> str:
     """Cancel a running job; it gives up the epoch that runs, or, named by its directory, ends behind it."""
-    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).cancel())
+    return job.cancel()
 
 
-def checkpoint(
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
+@_on_job
+def checkpoint(job: "AddressedJob") -> str:
     """Have a running job complete an epoch, and so a checkpoint, at once, and print its number."""
-    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).checkpoint())
+    return job.checkpoint()
 
 
-def release(
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
+@_on_job
+def release(job: "AddressedJob") -> str:
     """Have a running job publish the epoch that it holds back since records violate an expectation."""
-    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).release())
+    return job.release()
 
 
+@_on_job
 def rescale(
+    job: "AddressedJob",
     parallelism: Annotated[
         int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
     ],
-    job: JobOrDirectory = None,
-    jobmanager: JobManagerAddress = None,
-    timeout: Timeout = 600.0,
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
+) -> str:
     """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
-    _tell(_addressed(job, jobmanager, configuration_of(define, properties_file), timeout).rescale(parallelism))
+    return job.rescale(parallelism)
 
 
-def _addressed(job: str | None, address: str | None, configuration: "Configuration", timeout: float) -> "AddressedJob":
-    from headrace.cli.jobs import addressed_job
-
-    return addressed_job(job, address, configuration, timeout)
-
-
-def _tell(outcome: str) -> None:
+def _print(outcome: str) -> None:
     from rich.text import Text
 
     from headrace.cli.output import output

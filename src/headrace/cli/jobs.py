@@ -140,7 +140,7 @@ class RemoteJob:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id by which the server knows it."""
         return str(self.line["jid"])
 
     @property

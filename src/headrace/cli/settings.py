@@ -31,7 +31,10 @@ Definitions = Annotated[
 PropertiesFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", exists=True, dir_okay=False, help="A file of settings, which nobody sees as they see -D."
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="A file of settings; other users do not see them, unlike those of -D.",
     ),
 ]
 JobManagerAddress = Annotated[

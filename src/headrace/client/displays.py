@@ -37,7 +37,7 @@ _REFRESHES_PER_SECOND: Final = 4
 
 
 def panels(jobs: Iterable[JobProgress]) -> RenderableType:
-    """A panel for each job."""
+    """What a terminal shows of some jobs."""
     return Group(*map(panel, jobs))
 
 

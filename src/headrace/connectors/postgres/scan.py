@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -16,11 +16,10 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
-from headrace.common.typeinfo import RowTypeInfo, TypeInformation
-from headrace.connectors.datasets import LineageDataset
+from headrace.common.typeinfo import RowTypeInfo
 from headrace.connectors.postgres.server import PostgresServer, quoted, telling
 from headrace.connectors.postgres.snapshot import parsed_rows
-from headrace.connectors.postgres.tables import columns_of, no_table
+from headrace.connectors.postgres.tables import NamedTable, PostgresTableSource, columns_of, no_table
 from headrace.connectors.postgres.values import check_type, converter_of, is_number
 from headrace.connectors.ranges import READ_RECORDS, RangeEnumerator, cut_evenly
 from headrace.connectors.source import (
@@ -29,7 +28,6 @@ from headrace.connectors.source import (
     Json,
     Pending,
     ReadBudget,
-    Source,
     SourceReader,
     SourceRecords,
     SplitEnumerator,
@@ -104,20 +102,16 @@ class ScanParts:
 
 
 @dataclass(frozen=True, slots=True)
-class ScannedTable:
+class ScannedTable(NamedTable):
     """What is read of a table.
 
     Attributes:
-        schema: the name of its schema.
-        table: its name.
         columns: the types of the columns that are read, by their names.
         parts: how it is cut; None where it is read at once.
         limit: how many rows of a part are enough; None for all.
         fetch_size: how many rows are taken over at a time.
     """
 
-    schema: str
-    table: str
     columns: Mapping[str, LogicalType]
     parts: ScanParts | None = None
     limit: int | None = None
@@ -128,10 +122,7 @@ class ScannedTable:
         names = ", ".join(map(quoted, self.columns))
         where = "" if self.parts is None else f" WHERE {self.parts.condition(part)}"
         limit = "" if self.limit is None else f" LIMIT {self.limit}"
-        return f"SELECT {names} FROM {quoted(self.schema, self.table)}{where}{limit}"
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}"
+        return f"SELECT {names} FROM {self.name}{where}{limit}"
 
     def check(self, connection: Connection) -> None:
         """Refuse a table that is not there, or has other columns.
@@ -161,7 +152,7 @@ class ScannedTable:
             )
 
 
-class PostgresScan(Source[Any]):
+class PostgresScan(PostgresTableSource):
     """The rows that a table has when tasks read them, in no order; it ends with them.
 
     Each part is one query. Where the table is changed meanwhile, parts may be as of different moments; a part that is
@@ -173,39 +164,23 @@ class PostgresScan(Source[Any]):
         record_type: the type of the rows.
     """
 
-    reads_in_pieces = True
+    _table: ScannedTable
+    _type: RowTypeInfo
 
     def __init__(self, server: PostgresServer, table: ScannedTable, record_type: RowTypeInfo) -> None:
         for name, kind in table.columns.items():
             converter_of(name, kind)
-        self._server = server
-        self._table = table
-        self._type = record_type
+        super().__init__(server, table, record_type)
 
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation:
-        return self._type
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        return (f"{self._server}/{self._table}",)
-
-    @property
-    def datasets(self) -> tuple[LineageDataset, ...]:
-        return (LineageDataset(self._server.namespace, f"{self._server.database}.{self._table}"),)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return _PartEnumerator(self._server, self._table, was_reached=context.state is not None)
 
     def create_reader(self) -> SourceReader:
         return _PartReader(self._server, self._table, self._type)
-
-    def __repr__(self) -> str:
-        return f"PostgresScan({self._table} at {self._server})"
 
 
 class _PartEnumerator(RangeEnumerator):

@@ -35,7 +35,7 @@ from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.connectors.connector import Connector, ConnectorContext
 from headrace.connectors.datasets import LineageDataset
 from headrace.connectors.postgres.server import PostgresServer, error_of, literal, quoted, telling
-from headrace.connectors.postgres.tables import no_table
+from headrace.connectors.postgres.tables import NamedTable, no_table
 from headrace.connectors.postgres.values import as_texts
 from headrace.connectors.sink import (
     Committer,
@@ -82,33 +82,21 @@ _STAGED_TOGETHER: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class TargetTable:
+class TargetTable(NamedTable):
     """A table that is written.
 
     Attributes:
-        schema: the name of its schema.
-        table: its name.
         columns: the columns that are written.
         key: those of its key; empty where rows are only added.
     """
 
-    schema: str
-    table: str
     columns: tuple[str, ...]
     key: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name in SQL."""
-        return quoted(self.schema, self.table)
 
     @property
     def commits(self) -> str:
         """The name of the table of commits in SQL."""
         return quoted(self.schema, _COMMITS)
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}"
 
     def check(self, connection: Connection) -> None:
         """Refuse a table that is not there, or not as the program declares it.

@@ -13,11 +13,10 @@ from headrace.common.other_names import alike
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.connectors.connector import Connector, ConnectorContext
-from headrace.connectors.datasets import LineageDataset
 from headrace.connectors.postgres.decoding import METADATA, PostgresReader
 from headrace.connectors.postgres.enumerator import CapturePlan, PostgresEnumerator, StartupMode
 from headrace.connectors.postgres.server import PostgresServer
-from headrace.connectors.postgres.tables import PLUGIN, CapturedTable
+from headrace.connectors.postgres.tables import PLUGIN, CapturedTable, PostgresTableSource
 from headrace.connectors.postgres.values import converter_of
 from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
 
@@ -71,7 +70,7 @@ OTHERS: Final[Mapping[str, str]] = {
 """Options of Flink CDC, and what to do instead."""
 
 
-class PostgresSource(Source[Any]):
+class PostgresSource(PostgresTableSource):
     """The rows of tables of PostgreSQL, and then their changes in the order of commits, exactly once.
 
     It begins with a snapshot of the tables, which tasks read in chunks, and goes on with what pgoutput sends of every
@@ -97,7 +96,8 @@ class PostgresSource(Source[Any]):
         PostgresSource(public.orders at db:5432/shop)
     """
 
-    reads_in_pieces = True
+    _table: CapturedTable
+    _type: RowTypeInfo
 
     def __init__(
         self,
@@ -118,42 +118,26 @@ class PostgresSource(Source[Any]):
         for key in metadata:
             if key not in METADATA:
                 raise ConfigurationError(f"there is no metadata {key!r}{alike(key, METADATA)}")
-        self._server = server_of(checked)
-        self._table = table_of(checked, columns, tuple(primary_key))
-        self._table.check_patterns()
+        self._metadata = tuple(metadata)
+        table = table_of(checked, columns, tuple(primary_key))
+        super().__init__(server_of(checked), table, _with_metadata(record_type, self._metadata))
+        table.check_patterns()
         self._plan = CapturePlan(
             StartupMode(checked.get(STARTUP)),
             checked.get(CHUNK_SIZE),
             checked.get(BOUNDED) != "unbounded",
             checked.get(HEARTBEAT),
         )
-        self._metadata = tuple(metadata)
-        self._type = _with_metadata(record_type, self._metadata)
 
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.BOUNDED if self._plan.ends else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation:
-        return self._type
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        return (f"{self._server}/{self._table}",)
-
-    @property
-    def datasets(self) -> tuple[LineageDataset, ...]:
-        return (LineageDataset(self._server.namespace, f"{self._server.database}.{self._table}"),)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return PostgresEnumerator(self._server, self._table, self._plan, context.state)
 
     def create_reader(self) -> SourceReader:
         return PostgresReader(self._server, self._table, self._type, self._metadata)
-
-    def __repr__(self) -> str:
-        return f"PostgresSource({self._table} at {self._server})"
 
 
 class PostgresCdc(Connector):

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL whose changes are read: what the catalogs say of them, their publication and their slot."""
+"""Tables of PostgreSQL, and sources of their rows; what the catalogs say of those whose changes are read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
 from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
+from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.datasets import LineageDataset
 from headrace.connectors.postgres.relations import PostgresRelation
-from headrace.connectors.postgres.server import literal, lsn_of, lsn_text, quoted, telling
+from headrace.connectors.postgres.server import PostgresServer, literal, lsn_of, lsn_text, quoted, telling
 from headrace.connectors.postgres.values import check_type
+from headrace.connectors.source import Source
 
 if TYPE_CHECKING:
     from headrace.connectors.postgres.server import Connection
@@ -29,12 +32,63 @@ _OF_PATTERNS: Final = frozenset("*+?|[](){}\\^")
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedTable:
-    """A table whose changes are read, as the program declares it; or all that are called so.
+class NamedTable:
+    """A table by its name.
 
     Attributes:
-        schema: the name of its schema, or a regular expression of the names of schemas.
-        table: its name, or a regular expression.
+        schema: the name of its schema.
+        table: its name.
+    """
+
+    schema: str
+    table: str
+
+    @property
+    def name(self) -> str:
+        """Its name in SQL."""
+        return quoted(self.schema, self.table)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+class PostgresTableSource(Source[Any]):
+    """A source of rows of a table, or of several, which tasks read in pieces.
+
+    Args:
+        server: where the table is.
+        table: the table.
+        record_type: the type of the rows.
+    """
+
+    reads_in_pieces = True
+
+    def __init__(self, server: PostgresServer, table: NamedTable, record_type: TypeInformation) -> None:
+        self._server = server
+        self._table = table
+        self._type = record_type
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return (f"{self._server}/{self._table}",)
+
+    @property
+    def datasets(self) -> tuple[LineageDataset, ...]:
+        return (LineageDataset(self._server.namespace, f"{self._server.database}.{self._table}"),)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._table} at {self._server})"
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedTable(NamedTable):
+    """A table whose changes are read, as the program declares it; or all whose names match regular expressions.
+
+    Attributes:
         columns: the types of the columns that are read, by their names.
         slot: the name of the replication slot.
         publication: the name of the publication.
@@ -43,19 +97,12 @@ class CapturedTable:
         chunk_key: the column by which the snapshot is cut; the first of the key in the database when None.
     """
 
-    schema: str
-    table: str
     columns: Mapping[str, LogicalType]
     slot: str
     publication: str
     has_before: bool = True
     primary_key: tuple[str, ...] = ()
     chunk_key: str | None = None
-
-    @property
-    def name(self) -> str:
-        """Its name in SQL."""
-        return quoted(self.schema, self.table)
 
     @property
     def is_pattern(self) -> bool:
@@ -78,9 +125,6 @@ class CapturedTable:
             except re.error as error:
                 if self.is_pattern:
                     raise ConfigurationError(f"{key!r} = {text!r} is no regular expression: {error}") from None
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}"
 
     def check_relation(self, relation: PostgresRelation) -> None:
         """Refuse a table that is not the one that the program declares any more.

@@ -179,11 +179,11 @@ class JobProcessHandle:
                 os.kill(self.process.pid, number)
 
     def remove_folder(self) -> None:
-        """Remove its folder."""
+        """Remove what the process has left on this machine."""
         remove_folder(self.folder)
 
     def log(self, name: str) -> RotatedLog:
-        """One of its logs."""
+        """What the process has logged, or printed."""
         return RotatedLog(self.folder / name)
 
 

@@ -105,7 +105,7 @@ def lag(job: JobView, watermark: int | None) -> str:
 
 
 def event_time(watermark: int | None) -> Markup:
-    """A watermark as a time."""
+    """A watermark as pages show it, with its milliseconds as a tooltip."""
     if watermark is None:
         return Markup(DASH)
     if watermark in (MIN_WATERMARK, MAX_WATERMARK):

@@ -188,20 +188,9 @@ class SubtasksSummary:
 
 
 @model
-class VertexCheckpointStatistics:
+class VertexCheckpointStatistics(TaskCheckpointStatistics):
     """The part of one vertex in a checkpoint, subtask by subtask."""
 
-    id: int
-    status: str
-    latest_ack_timestamp: int
-    checkpointed_size: int
-    state_size: int
-    end_to_end_duration: int
-    alignment_buffered: int
-    processed_data: int
-    persisted_data: int
-    num_subtasks: int
-    num_acknowledged_subtasks: int
     summary: SubtasksSummary
     subtasks: Sequence[SubtaskCheckpointStatistics]
 

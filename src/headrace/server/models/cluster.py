@@ -98,7 +98,7 @@ class Environment:
 
 @model
 class LogFile:
-    """One file of a log."""
+    """A log of a process, by the name under which it is served."""
 
     name: str
     size: int
@@ -130,7 +130,7 @@ class TextFile(NamedTuple):
 
 @model
 class ThreadInfo:
-    """What a thread is at."""
+    """The stack of a thread."""
 
     thread_name: str = wire("threadName")
     text: str = wire("stringifiedThreadInfo")
@@ -194,7 +194,7 @@ class TaskManager:
 
 @model
 class TaskManagers:
-    """All of them."""
+    """The answer of ``/taskmanagers``."""
 
     taskmanagers: Sequence[TaskManager]
 

@@ -17,7 +17,7 @@ class JobIdWithStatus:
 
 @model
 class JobIdsWithStatusOverview:
-    """All jobs."""
+    """The answer of ``/jobs``."""
 
     jobs: Sequence[JobIdWithStatus]
 
@@ -122,7 +122,7 @@ class Plan:
 
 @model
 class JobPlanInfo:
-    """A plan."""
+    """The answer of ``/jobs/:jobid/plan``."""
 
     plan: Plan
 

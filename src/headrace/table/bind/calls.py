@@ -73,10 +73,10 @@ class CallBinder(ABC):
 
     @abstractmethod
     def bind(self, node: sql.SqlExpression) -> Scalar:
-        """Bind an expression to a scalar."""
+        """The typed scalar that an expression means in the scope of the clause."""
 
     def bind_all(self, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
-        """Bind expressions to scalars."""
+        """The typed scalars that expressions mean."""
         return tuple(map(self.bind, nodes))
 
     # --- calls of scalar functions -----------------------------------------------------------------------------------

@@ -105,7 +105,6 @@ class ExpressionBinder(CallBinder):
         return rule(self, node)
 
     def bind_all(self, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
-        """Bind expressions to scalars."""
         return tuple(map(self.bind, nodes))
 
     def condition(self, node: sql.SqlExpression) -> Scalar:

@@ -71,15 +71,13 @@ class Procedures(Protocol):
 
 
 class NoProcedures:
-    """No procedures."""
+    """Stands for the procedures of sessions that have none."""
 
     @staticmethod
     def names() -> list[str]:
-        """None."""
         return []
 
     @staticmethod
     def get(name: str) -> Procedure | None:
-        """None."""
         del name
         return None

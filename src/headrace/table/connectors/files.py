@@ -140,7 +140,7 @@ _OTHER_OPTIONS: Final = {
 
 
 class FileSystemTables(TableConnector):
-    """Tables in files."""
+    """The connector ``filesystem``."""
 
     required_options = (PATH, FORMAT)
     optional_options = (

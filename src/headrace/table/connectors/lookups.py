@@ -143,7 +143,7 @@ class DatabaseTables(TableConnector):
 
 
 class DatabaseTable(LookupTable):
-    """A table of a database."""
+    """A table that lookup joins query by Python's DB-API."""
 
     @property
     def summary(self) -> str:

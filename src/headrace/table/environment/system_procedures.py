@@ -170,7 +170,7 @@ def _absolute(location: str) -> str:
 
 
 class CatalogRow(NamedTuple):
-    """A catalog."""
+    """A row of ``CALL sys.list_catalogs()``."""
 
     name: str
     type: str

@@ -66,22 +66,22 @@ ZONED: Final = _of(frozenset({TypeRoot.TIMESTAMP_LTZ}))
 
 
 def an_array(kind: LogicalType) -> LogicalType | None:
-    """An array."""
+    """The parameter that takes arrays of any elements."""
     return kind if isinstance(kind, ArrayType) else None
 
 
 def a_map(kind: LogicalType) -> LogicalType | None:
-    """A map."""
+    """The parameter that takes maps of any keys and values."""
     return kind if isinstance(kind, MapType) else None
 
 
 def a_multiset(kind: LogicalType) -> LogicalType | None:
-    """A multiset."""
+    """The parameter that takes multisets of any elements."""
     return kind if isinstance(kind, MultisetType) else None
 
 
 def an_interval(kind: LogicalType) -> LogicalType | None:
-    """An interval."""
+    """The parameter that takes intervals of either kind."""
     return kind if isinstance(kind, IntervalType) else None
 
 

@@ -482,7 +482,6 @@ def _described(document: dict[str, Json]) -> dict[str, str]:
 
 
 def _below(number: int, nodes: Mapping[int, Json]) -> set[int]:
-    """A node and all nodes below it."""
     inputs = [value["@node"] for value in _values(nodes[number]) if isinstance(value, dict) and "@node" in value]
     return {number, *(each for found in inputs for each in _below(found, nodes))}
 

@@ -137,7 +137,7 @@ class UnaryOperator(Enum):
 
 
 class BinaryOperator(Enum):
-    """Binary operators."""
+    """Operators of two operands; the values are their texts."""
 
     EQUALS = "="
     NOT_EQUALS = "<>"
