@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.operators.lookup.lookup_operator import LookupRequests, LookupSettings
     from headrace.operators.lookup.readers import LookupReader
     from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+    from headrace.operators.lookup.vector_search import NearestRows
     from headrace.operators.prediction import Features, Model
 
 
@@ -301,6 +302,23 @@ class TableLookupSpec(LookupJoinSpec):
         from headrace.operators.lookup.lookup_joins import TableLookupOperator
 
         return TableLookupOperator(self.definition, self.reader, self.reload)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSearchSpec(TableLookupSpec):
+    """Joins rows with those of a table whose vectors are the most similar.
+
+    Attributes:
+        nearest: which rows are found.
+    """
+
+    kind: ClassVar[str] = "VectorSearch"
+    nearest: NearestRows
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.lookup.vector_search import VectorSearchOperator
+
+        return VectorSearchOperator(self.definition, self.reader, self.reload, self.nearest)
 
 
 @dataclass(frozen=True, slots=True)

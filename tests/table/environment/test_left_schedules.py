@@ -233,11 +233,36 @@ def test_catalogs_come_and_go(tmp_path: Path, clock: Clock, cluster: Cluster, jo
     assert datetime.fromisoformat("2026-03-03T00:59:00+00:00") == clock.now
 
 
-def test_a_catalog_store_that_cannot_be_read_is_told_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    one, ends = cluster.dispatcher("one"), iter([False, False, True])
+def test_a_damaged_catalog_is_reported_once_and_others_are_adopted(
+    tmp_path: Path, clock: Clock, cluster: Cluster, jobs: FakeDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.store.mkdir()
     (cluster.store / "odd.json").write_text("{")
+    one, ends = cluster.dispatcher("one"), iter([False, False, True])
     with patch.object(one._ends, "wait", lambda _: next(ends)):
         one._run()
     (told,) = caplog.messages
-    assert told.startswith("the schedules of materialized tables cannot be looked for: ")
+    assert told.startswith("catalog 'odd' is left out of the schedules of materialized tables: ")
     assert "odd.json is damaged" in told
+    (cluster.store / "odd.json").rename(tmp_path / "odd.json")
+    tables = program(cluster)
+    (tmp_path / "odd.json").rename(cluster.store / "odd.json")
+    create(tables, tmp_path, one)
+    (cluster.store / "shop.json").write_text("{")
+    one.look()
+    clock.now += timedelta(hours=1)
+    run_due(one)
+    assert len(jobs.asked) == 1, "a catalog that was open stays so"
+
+
+def test_the_storage_of_a_cluster_may_be_spelt_in_several_ways(
+    tmp_path: Path, clock: Clock, cluster: Cluster, jobs: FakeDispatcher
+) -> None:
+    one = cluster.dispatcher("one")
+    create(program(cluster), tmp_path, one)
+    spelt: Any = f"file://{cluster.storage}/"
+    cluster.storage = spelt
+    other = cluster.dispatcher("one")
+    with patch.object(JobProcess, "present", lambda: JobProcess.of(os.getppid())):
+        other.look()
+    assert other._taken == {SUMS_AT}

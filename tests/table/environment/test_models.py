@@ -287,12 +287,6 @@ def test_models_are_not_evaluated() -> None:
         rows(modelled("doubled"), f"SELECT * FROM {call}")
 
 
-def test_vectors_are_not_searched() -> None:
-    call = "VECTOR_SEARCH(TABLE t, DESCRIPTOR(x), ARRAY[1.0], 3)"
-    with pytest.raises(SqlError, match=r"VECTOR_SEARCH is not supported[\s\S]*LATERAL TABLE\(nearest"):
-        rows(modelled("doubled"), f"SELECT * FROM LATERAL TABLE({call})")
-
-
 def test_a_distribution_adds_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = EntryPoints([EntryPoint("constant", f"{HERE}:Constants", "headrace.table.models")])
     monkeypatch.setattr(plugins, "_installed", lambda group: entries.select(group=group))

@@ -144,7 +144,7 @@ class TableLookupOperator(ExpressionOperator):
 
     def process(self, input_index: int, batch: Batch) -> None:
         keys = self._definition.keys_of(batch, self.context)
-        parents, places = map(np.concatenate, zip(_NO_PAIRS, *self._index.pairs(keys, len(batch)), strict=True))
+        parents, places = map(np.concatenate, zip(_NO_PAIRS, *self._keys.pairs(keys, len(batch)), strict=True))
         asked = ~self._definition.taking_back(batch)[parents]
         parents, places = parents[asked], places[asked]
         added = [column.take(pa.array(places)) for column in self._columns]
@@ -154,8 +154,11 @@ class TableLookupOperator(ExpressionOperator):
 
     def _read(self, rows: pa.RecordBatch) -> None:
         kept, self._columns = self._definition.counting(rows, self.context)
-        keys = [rows.column(field).take(pa.array(kept)) for field in self._definition.fields]
-        self._index = KeyIndex(keys, len(kept))
+        self._index([rows.column(field).take(pa.array(kept)) for field in self._definition.fields], len(kept))
+
+    def _index(self, keys: Sequence[pa.Array], count: int) -> None:
+        """Index the rows by these keys."""
+        self._keys = KeyIndex(keys, count)
 
 
 class _KeysOfBatch(BatchRequestedByKey):

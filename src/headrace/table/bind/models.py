@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.common.logical_types import LogicalType
+from headrace.table.bind.call_arguments import Arguments, arguments_of, config_of, config_texts
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.objects import CatalogModel, Column, ObjectPath
 from headrace.table.functions.casts import is_implicitly_castable
@@ -41,7 +41,7 @@ def bound_model_function(functions: TableFunctionBinder, node: sql.SqlCall) -> R
         reason = "ML_EVALUATE has no plan: Flink checks such calls, and plans none of them"
         advice = "Compare the columns of ML_PREDICT with labels: SELECT AVG(ABS(label - score)) FROM ML_PREDICT(...)."
         raise context.unplanned(node, reason, advice)
-    arguments = _arguments(context, node)
+    arguments = arguments_of(context, node, _PARAMETERS, 1, _USAGE)
     source, partition_by = functions.rows(node, arguments["INPUT"])
     if partition_by:
         reason = "ML_PREDICT takes rows one by one, without PARTITION BY"
@@ -49,27 +49,27 @@ def bound_model_function(functions: TableFunctionBinder, node: sql.SqlCall) -> R
     path, model = _model(context, arguments["MODEL"])
     inputs, outputs = _schema(model.inputs), _schema(model.outputs)
     features = _features(context, arguments["ARGS"], source.schema, inputs)
-    config = _config(context, arguments.get("CONFIG"))
+    config = config_of(context, node, arguments.get("CONFIG"))
     call = ModelCall(path, inputs, outputs, model.options, features, tuple(config.items()))
     try:
         opened_model(call)
     except (ConfigurationError, InvalidProgramError) as error:
-        raise _refused(context, arguments, call, error) from error
+        raise _refused(context, node, arguments, call, error) from error
     return MLPredict(source, call)
 
 
 def _refused(
-    context: BindContext, arguments: Mapping[str, sql.SqlExpression], call: ModelCall, error: HeadraceError
+    context: BindContext, node: sql.SqlCall, arguments: Arguments, call: ModelCall, error: HeadraceError
 ) -> Exception:
     """The error of a model that cannot be called: at the model, or at the key of the call without which it can."""
     config = arguments.get("CONFIG")
     if not isinstance(config, sql.CollectionConstructor) or not _is_right(replace(call, config=())):
         return context.error(arguments["MODEL"], str(error))
     advice = f"A call may have {', '.join(CALL_OPTIONS)}, and the options of the model."
-    for key, node in zip(_texts(context, config)[::2], config.items[::2], strict=True):
+    for key, item in zip(config_texts(context, node, config)[::2], config.items[::2], strict=True):
         if _is_right(replace(call, config=tuple(each for each in call.config if each[0] != key))):
             known = key in CALL_OPTIONS
-            return context.error(node, str(error), None if known else misspelt(key, CALL_OPTIONS) or advice)
+            return context.error(item, str(error), None if known else misspelt(key, CALL_OPTIONS) or advice)
     return context.error(config, str(error), advice)
 
 
@@ -79,23 +79,6 @@ def _is_right(call: ModelCall) -> bool:
     except (ConfigurationError, InvalidProgramError):
         return False
     return True
-
-
-def _arguments(context: BindContext, node: sql.SqlCall) -> Mapping[str, sql.SqlExpression]:
-    """The arguments by parameter, in the order of the parameters or by their names."""
-    found: dict[str, sql.SqlExpression] = {}
-    for at, argument in enumerate(node.arguments):
-        is_named = isinstance(argument, sql.NamedArgument)
-        name = argument.name.text.upper() if isinstance(argument, sql.NamedArgument) else (*_PARAMETERS, "")[min(at, 4)]
-        if name not in _PARAMETERS:
-            advice = misspelt(name, _PARAMETERS) if is_named else None
-            raise context.error(argument, "ML_PREDICT has no such parameter", advice or f"Write {_USAGE}.")
-        value = argument.value if isinstance(argument, sql.NamedArgument) else argument
-        if not isinstance(value, sql.DefaultArgument):
-            found[name] = value
-    if missing := [name for name in _PARAMETERS[:3] if name not in found]:
-        raise context.error(node, f"ML_PREDICT needs {missing[0]}", f"Write {_USAGE}.")
-    return found
 
 
 def _model(context: BindContext, argument: sql.SqlExpression) -> tuple[ObjectPath, CatalogModel]:
@@ -154,26 +137,3 @@ def _features(context: BindContext, argument: sql.SqlExpression, given: Schema, 
 def _may_be_null(kind: LogicalType, wanted: LogicalType) -> bool:
     """Return whether a value, or a part of one, may be NULL where the model takes none."""
     return (kind.nullable and not wanted.nullable) or any(map(_may_be_null, kind.children, wanted.children))
-
-
-def _config(context: BindContext, argument: sql.SqlExpression | None) -> dict[str, str]:
-    """The configuration of a call: ``MAP['key', 'value', ...]``, of texts alone."""
-    if argument is None:
-        return {}
-    if not isinstance(argument, sql.CollectionConstructor) or argument.kind is not sql.ConstructorKind.MAP:
-        raise context.error(argument, "the configuration of ML_PREDICT is a map", "Write MAP['async', 'true'].")
-    texts = _texts(context, argument)
-    return dict(zip(texts[::2], texts[1::2], strict=True))
-
-
-def _texts(context: BindContext, argument: sql.CollectionConstructor) -> list[str]:
-    """The keys and values of the configuration."""
-    texts = []
-    for item in argument.items:
-        text = item
-        while isinstance(text, sql.CastExpression):
-            text = text.operand
-        if not isinstance(text, sql.StringLiteral):
-            raise context.error(item, "the configuration of ML_PREDICT has keys and values that are literal texts")
-        texts.append(text.value)
-    return texts

@@ -15,6 +15,7 @@ from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.models import MODEL_FUNCTIONS, bound_model_function
 from headrace.table.bind.scopes import Scope
+from headrace.table.bind.vector_search import VECTOR_SEARCH, bound_vector_search
 from headrace.table.functions.definitions import FunctionDefinition
 from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.types import CHARACTERS, INT, TIMESTAMPS, is_in, timestamp
@@ -49,15 +50,10 @@ _PARAMETERS: Final = {
 }
 _CHANGELOGS: Final = frozenset({"TO_CHANGELOG", "FROM_CHANGELOG"})
 _CHANGELOG_ARGUMENTS: Final = ("input", "op", "op_mapping")
+_OWN_NAMES: Final = (*_PARAMETERS, *_CHANGELOGS, *MODEL_FUNCTIONS, VECTOR_SEARCH)
 _OPTIONAL: Final = "OFFSET"
 _STEPS: Final = ("SLIDE", "STEP")
 _MILLISECOND: Final = 1000
-
-
-_INSTEAD_OF_SEARCH: Final = (
-    "Ask the index in a table function of Python, FROM t, LATERAL TABLE(nearest(t.vector)), or in a lookup join with "
-    "'connector' = 'function'."
-)
 
 
 class TableFunctionBinder:
@@ -82,9 +78,8 @@ class TableFunctionBinder:
         if node.name in MODEL_FUNCTIONS:
             return bound_model_function(self, node)
         function = self.context.function(node.function)
-        if function is None and node.name == "VECTOR_SEARCH":
-            reason = "VECTOR_SEARCH is not supported: no connector searches a table by vectors"
-            raise self.context.unplanned(node, reason, _INSTEAD_OF_SEARCH)
+        if function is None and node.name == VECTOR_SEARCH:
+            return bound_vector_search(self, node)
         if function is not None and function.kind is FunctionKind.TABLE:
             return self._user_defined(node, function)
         if function is not None:
@@ -94,7 +89,7 @@ class TableFunctionBinder:
         raise self.context.error(
             node.function,
             f"no table function '{node.function}' is known",
-            misspelt(node.name, (*_PARAMETERS, *_CHANGELOGS, *MODEL_FUNCTIONS, *self.context.user_function_names())),
+            misspelt(node.name, (*_OWN_NAMES, *self.context.user_function_names())),
         )
 
     def _user_defined(self, node: sql.SqlCall, function: FunctionDefinition) -> Relation:

@@ -73,8 +73,12 @@ class Catalog(Protocol):
 class CatalogStore(Protocol):
     """A store of the catalogs that a session has created, which may outlast it (Flink's ``CatalogStore``)."""
 
-    def descriptions(self) -> dict[str, CatalogDescription]:
-        """The options of all catalogs, by name."""
+    def names(self) -> list[str]:
+        """The names of all catalogs."""
+        ...
+
+    def description(self, name: str) -> CatalogDescription | None:
+        """The options of a catalog; None where there is none of that name."""
         ...
 
     def put(self, name: str, description: CatalogDescription) -> None:

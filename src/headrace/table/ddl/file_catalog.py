@@ -188,14 +188,17 @@ class FileCatalogStore:
         with _changing(self._folder):
             make_folder(self._folder)
 
-    def descriptions(self) -> dict[str, CatalogDescription]:
-        """The options of all catalogs, by name.
+    def names(self) -> list[str]:
+        """The names of all catalogs."""
+        return list(_names(self._folder))
+
+    def description(self, name: str) -> CatalogDescription | None:
+        """The options of a catalog; None where there is none of that name.
 
         Raises:
-            CatalogError: when a file is damaged.
+            CatalogError: when its file is damaged.
         """
-        found = {name: read_object(self._file(name), CatalogDescription) for name in _names(self._folder)}
-        return {name: description for name, description in found.items() if description is not None}
+        return read_object(self._file(name), CatalogDescription)
 
     def put(self, name: str, description: CatalogDescription) -> None:
         """Keep the options of a catalog."""

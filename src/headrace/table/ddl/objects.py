@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.catalog.catalog import Catalog, CatalogStore, MemoryCatalog
@@ -53,26 +53,39 @@ def open_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
     Raises:
         HeadraceError: when a catalog cannot be opened.
     """
-    for name, description in store.descriptions().items():
-        catalogs.catalogs[name] = _opened(name, description)
-        catalogs.descriptions[name] = description
+    for name in store.names():
+        if (description := store.description(name)) is not None:
+            catalogs.catalogs[name] = _opened(name, description)
+            catalogs.descriptions[name] = description
     catalogs.store = store
 
 
-def renew_catalogs(catalogs: CatalogManager, store: CatalogStore) -> None:
+def renew_catalogs(
+    catalogs: CatalogManager, store: CatalogStore, skipped: Callable[[str, HeadraceError], object]
+) -> None:
     """Open what others have put into a store meanwhile, and forget what they have dropped there.
 
-    Raises:
-        HeadraceError: when a catalog cannot be opened.
+    Args:
+        catalogs: those of the session.
+        store: the store.
+        skipped: is called with a catalog that cannot be opened, which stays as it was, and with the reason.
     """
-    there, known = store.descriptions(), catalogs.descriptions
-    opened = {
-        name: catalogs.catalogs[name] if known.get(name) == each else _opened(name, each)
-        for name, each in there.items()
-    }
-    others = {name: each for name, each in catalogs.catalogs.items() if name not in known}
+    known = catalogs.descriptions
+    opened = {name: each for name, each in catalogs.catalogs.items() if name not in known}
+    there: dict[str, CatalogDescription] = {}
+    for name in store.names():
+        try:
+            description = store.description(name)
+            if description is None:
+                continue
+            opened[name] = catalogs.catalogs[name] if known.get(name) == description else _opened(name, description)
+            there[name] = description
+        except HeadraceError as error:
+            skipped(name, error)
+            if name in known:
+                opened[name], there[name] = catalogs.catalogs[name], known[name]
     # Threads may be reading both: they are replaced, and not changed
-    catalogs.catalogs, catalogs.descriptions = {**others, **opened}, there
+    catalogs.catalogs, catalogs.descriptions = opened, there
 
 
 def _opened(name: str, description: CatalogDescription) -> Catalog:

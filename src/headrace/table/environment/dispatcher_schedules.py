@@ -10,16 +10,20 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
+from headrace.connectors.file_system.paths import resolved
 from headrace.table.catalog.objects import CatalogTable, ObjectPath
 from headrace.table.ddl.file_catalog import FileCatalogStore
 from headrace.table.ddl.objects import renew_catalogs
 from headrace.table.environment.settings import EnvironmentSettings
 from headrace.table.environment.table_environment import TableEnvironment
-from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, DISPATCHER
+from headrace.table.options import DISPATCHER
 
 logger = get_logger(__name__)
 
-_OF_DISPATCHERS: Final = ("high-availability.", "historyserver.", "web.", "headrace.cluster.", "jobstore.")
+_NOT_OF_JOBS: Final = (
+    *("high-availability.", "historyserver.", "web.", "headrace.cluster.", "jobstore."),
+    "table.catalog-store.",
+)
 """The beginnings of settings that are not for jobs; how the dispatcher is reached is one of its clients."""
 
 _LOOK_SECONDS: Final = 2.0
@@ -38,12 +42,14 @@ class DispatcherSchedules:
     def __init__(self, configuration: Configuration, address: str, leads: Callable[[], bool]) -> None:
         place = configuration.get(options.CLUSTER_CATALOG_STORE)
         assert place is not None, "a dispatcher without a catalog store keeps no schedules"
-        given = {key: value for key, value in configuration.to_dict().items() if not key.startswith(_OF_DISPATCHERS)}
-        own = {CATALOG_STORE.key: "file", CATALOG_STORE_PATH.key: place, DISPATCHER.key: address}
-        self._cluster = configuration.get(options.CLUSTER_DIR) or ""
+        given = {key: value for key, value in configuration.to_dict().items() if not key.startswith(_NOT_OF_JOBS)}
+        storage = configuration.get(options.CLUSTER_DIR)
+        self._cluster = resolved(storage) if storage else ""
         self._leads = leads
         self._tables = TableEnvironment(
-            EnvironmentSettings(is_streaming=False, configuration=Configuration.from_dict({**given, **own}))
+            EnvironmentSettings(
+                is_streaming=False, configuration=Configuration.from_dict({**given, DISPATCHER.key: address})
+            )
         )
         self._store = FileCatalogStore(place)
         self._taken: set[ObjectPath] = set()
@@ -67,7 +73,7 @@ class DispatcherSchedules:
             self._tables.materialized.hand_over(list(self._taken))
             self._taken.clear()
             return
-        renew_catalogs(self._tables.catalogs, self._store)
+        renew_catalogs(self._tables.catalogs, self._store, self._skip)
         for path in list(self._paths()):
             try:
                 found = self._tables.catalogs.permanent_table(path)
@@ -89,6 +95,9 @@ class DispatcherSchedules:
                 self.look()
             except (HeadraceError, OSError) as error:
                 self._tell("the schedules of materialized tables cannot be looked for", error)
+
+    def _skip(self, catalog: str, error: HeadraceError) -> None:
+        self._tell(f"catalog {catalog!r} is left out of the schedules of materialized tables", error)
 
     def _tell(self, what: str, error: Exception) -> None:
         """Log what does not work, once and not at every look."""

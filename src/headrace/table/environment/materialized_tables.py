@@ -18,6 +18,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, InvalidProgramError, JobCancelledError, SavepointError
 from headrace.common.logical_types import MapType
 from headrace.common.logs import get_logger
+from headrace.connectors.file_system.paths import resolved
 from headrace.savepoint.requests import JobProcess
 from headrace.table.catalog.materialization import (
     RefreshHandler,
@@ -215,7 +216,7 @@ class MaterializedTables:
         if entry is not None and self._is_of_this_program(path, table):
             if entry.freshness != freshness:
                 self._schedule.put(path, freshness, entry.session)
-        elif handler.scheduled_elsewhere is None or handler.cluster == cluster:
+        elif handler.scheduled_elsewhere is None or (handler.cluster and resolved(handler.cluster) == cluster):
             refreshed = handler.refreshed_at or self._schedule.now()
             taken = replace(handler, process=self._process(path), cluster=cluster, refreshed=refreshed.isoformat())
             self._put(path, _handled(table, taken))

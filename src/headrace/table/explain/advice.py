@@ -35,6 +35,7 @@ from headrace.table.physical.over import ChangingOverAggregate
 from headrace.table.physical.ranks import Rank
 from headrace.table.physical.sinks import Sink
 from headrace.table.physical.temporal_joins import LookupJoin
+from headrace.table.physical.vector_search import VectorSearchTableFunction
 
 
 @dataclass(frozen=True)
@@ -373,7 +374,8 @@ def _distinct(column: ColumnStatistics) -> float | None:
 def _tables(node: PhysicalNode) -> frozenset[str]:
     """The names of the tables that a node reads."""
     found = {".".join(each.scan.path) for each in node.walk() if isinstance(each, TableSourceScan)}
-    looked_up = {".".join(each.table.scan.scan.path) for each in node.walk() if isinstance(each, LookupJoin)}
+    searched = (each for each in node.walk() if isinstance(each, LookupJoin | VectorSearchTableFunction))
+    looked_up = {".".join(each.table.scan.scan.path) for each in searched}
     return frozenset(found | looked_up)
 
 

@@ -36,8 +36,9 @@ from headrace.table.logical.scalars import (
     substituted,
 )
 from headrace.table.logical.schema import Field, Schema, unique_names
+from headrace.table.logical.vector_search import VectorSearch
 from headrace.table.physical.call_texts import function_text
-from headrace.table.physical.literal_text import literal_text, model_call_text, record_type_text
+from headrace.table.physical.literal_text import config_text, literal_text, model_call_text, record_type_text
 from headrace.table.physical.match import after_text, definition_texts, pattern_text
 from headrace.table.physical.node import tree_text
 from headrace.table.physical.scalar_text import CalciteText, JoinedText
@@ -311,6 +312,14 @@ def _predict(node: MLPredict) -> Terms:
     yield "rowType", _row_type(node)
 
 
+def _search(node: VectorSearch) -> Terms:
+    column = f"DESCRIPTOR(_UTF-16LE'{node.input.schema.names[node.vectors]}')"
+    config = [config_text(node.config)] if node.config else []
+    arguments = ", ".join(["TABLE(#0)", column, _text(node.vector), str(node.count), *config])
+    yield "invocation", f"VECTOR_SEARCH({arguments})"
+    yield "rowType", _row_type(node)
+
+
 def _defaults(column: str, count: int) -> str:
     first = "DEFAULT()" if column == "op" else f"DESCRIPTOR(_UTF-16LE'{column}')"
     return ", ".join([first, *["DEFAULT()"] * (count - 1)])
@@ -377,6 +386,7 @@ _TERMS: Final[dict[type[Relation], tuple[str, Callable[[Any], Terms]]]] = {
     LogicalToChangelog: ("LogicalTableFunctionScan", _to_changelog),
     LogicalFromChangelog: ("LogicalTableFunctionScan", _from_changelog),
     MLPredict: ("LogicalTableFunctionScan", _predict),
+    VectorSearch: ("LogicalTableFunctionScan", _search),
     logical.Sample: ("Sample", _sample),
     LogicalMatch: ("LogicalMatch", _match),
     logical.Sink: ("LogicalSink", _sink),

@@ -29,6 +29,7 @@ from headrace.table.logical.scalars import (
     moved,
 )
 from headrace.table.logical.schema import Field, Schema
+from headrace.table.logical.vector_search import VectorSearch
 from headrace.table.models.provider import CAPACITY, TIMEOUT, config_of, opened_model
 from headrace.table.options import PREDICT_CAPACITY, PREDICT_TIMEOUT
 from headrace.table.physical.basic import ValuesScan, filtered, projected
@@ -39,6 +40,7 @@ from headrace.table.physical.literal_text import model_call_text, record_type_te
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, with_unique_names
 from headrace.table.physical.scalar_text import CalciteText, calcite_text
 from headrace.table.physical.translation import GraphBuilder, compiled, compiled_all, record_type
+from headrace.table.physical.vector_search import VectorSearchTableFunction, nearest_of_one, with_nearest
 from headrace.table.rules.set_operations import ReplicateRows
 
 if TYPE_CHECKING:
@@ -121,38 +123,55 @@ def collection_kind(kind: LogicalType) -> CollectionKind:
 
 @conversion_rule(LogicalCorrelate)
 def _correlate(correlate: LogicalCorrelate, context: ConversionContext) -> PhysicalNode:
-    return _joined(converted(correlate.left, context), correlate.right, correlate, is_shown=context.is_shown)
+    return _joined(converted(correlate.left, context), correlate.right, correlate, context, is_shown=context.is_shown)
 
 
 def _joined(
-    left: PhysicalNode, right: Relation, correlate: LogicalCorrelate, *, is_shown: bool = False
+    left: PhysicalNode, right: Relation, correlate: LogicalCorrelate, context: ConversionContext, *, is_shown: bool
 ) -> PhysicalNode:
     """The rows of the right relation for each row of the left one, after the columns of the left one."""
     width, keeps_empty = len(left.schema), correlate.kind is logical.JoinKind.LEFT
-    if isinstance(right, logical.Unnest) and len(right.operands) == 1:
-        collection = _of_row(right.operands[0], correlate.correlation)
-        node = Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
-        return _with_flink_names(node, correlate.correlation) if is_shown else node
-    if isinstance(right, logical.TableFunctionScan):
-        call = _of_row(_call_of(right), correlate.correlation)
-        return Correlate(left, call, right.columns, keeps_empty=keeps_empty)
+    if isinstance(right, logical.Unnest | logical.TableFunctionScan | VectorSearch):
+        return _called(left, right, correlate, context, is_shown=is_shown)
     if isinstance(right, logical.Project):
-        below = _joined(left, right.input, correlate, is_shown=is_shown)
+        below = _joined(left, right.input, correlate, context, is_shown=is_shown)
         columns = InputRef.all_of(below.schema)[:width]
         made = [_of_both(each, width, correlate.correlation) for each in right.expressions]
         return projected(below, [*columns, *made], [*left.schema.names, *right.names])
     if isinstance(right, logical.Filter) and is_shown and isinstance(right.input, logical.Unnest):
-        unfiltered = _joined(left, right.input, correlate)
+        unfiltered = _joined(left, right.input, correlate, context, is_shown=False)
         if isinstance(unfiltered, Correlate):
             return replace(unfiltered, condition=right.condition, correlation=correlate.correlation)
     if isinstance(right, logical.Filter):
-        below = _joined(left, right.input, correlate, is_shown=is_shown)
+        below = _joined(left, right.input, correlate, context, is_shown=is_shown)
         condition = _of_both(right.condition, width, correlate.correlation)
         if not keeps_empty:
             return filtered(below, condition)
-        if isinstance(below, Correlate) and below.condition is None:
+        if isinstance(below, Correlate | VectorSearchTableFunction) and below.condition is None:
             return replace(below, condition=condition)
     raise PlanningError(f"a lateral join with {type(right).__name__} cannot be executed yet")
+
+
+def _called(
+    left: PhysicalNode,
+    right: logical.Unnest | logical.TableFunctionScan | VectorSearch,
+    correlate: LogicalCorrelate,
+    context: ConversionContext,
+    *,
+    is_shown: bool,
+) -> PhysicalNode:
+    """The rows that a function gives for each row of the left relation."""
+    keeps_empty = correlate.kind is logical.JoinKind.LEFT
+    if isinstance(right, VectorSearch):
+        return with_nearest(left, right, _of_row(right.vector, correlate.correlation), correlate.kind, context)
+    if isinstance(right, logical.TableFunctionScan):
+        call = _of_row(_call_of(right), correlate.correlation)
+        return Correlate(left, call, right.columns, keeps_empty=keeps_empty)
+    if len(right.operands) != 1:
+        raise PlanningError("UNNEST of several collections cannot be executed yet")
+    collection = _of_row(right.operands[0], correlate.correlation)
+    node = Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
+    return _with_flink_names(node, correlate.correlation) if is_shown else node
 
 
 def _with_flink_names(node: Correlate, correlation: str) -> PhysicalNode:
@@ -209,6 +228,11 @@ def _unnest(unnest: logical.Unnest, context: ConversionContext) -> PhysicalNode:
 def _table_function(scan: logical.TableFunctionScan, _: ConversionContext) -> PhysicalNode:
     """The rows of a table function of constants, over a single row."""
     return _of_one_row(_call_of(scan), scan.columns)
+
+
+@conversion_rule(VectorSearch)
+def _search(search: VectorSearch, context: ConversionContext) -> PhysicalNode:
+    return nearest_of_one(search, context)
 
 
 def _of_one_row(collection: Scalar, columns: Schema, *, with_ordinality: bool = False) -> PhysicalNode:

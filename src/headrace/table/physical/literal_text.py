@@ -125,11 +125,15 @@ def cast_type(kind: LogicalType) -> str:
 def model_call_text(call: ModelCall, names: Sequence[str]) -> str:
     """A call of ``ML_PREDICT`` over columns."""
     columns = ", ".join(f"_UTF-16LE'{names[index]}'" for index in call.features)
-    pairs = [(key, masked(key, value)) for key, value in call.config]
-    keys, values = (_texts([pair[place] for pair in pairs]) for place in (0, 1))
-    entries = ", ".join(text for pair in zip(keys, values, strict=True) for text in pair)
-    config = f"MAP({entries})" if call.config else "DEFAULT()"
+    config = config_text(call.config) if call.config else "DEFAULT()"
     return f"ML_PREDICT(TABLE(#0), Model(MODEL {'.'.join(call.path)}), DESCRIPTOR({columns}), {config})"
+
+
+def config_text(config: Sequence[tuple[str, str]]) -> str:
+    """The configuration of a call."""
+    pairs = [(key, masked(key, value)) for key, value in config]
+    keys, values = (_texts([pair[place] for pair in pairs]) for place in (0, 1))
+    return f"MAP({', '.join(text for pair in zip(keys, values, strict=True) for text in pair)})"
 
 
 def _texts(texts: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from headrace.table.logical.relations import (
     joined_schema,
 )
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Literal, Scalar, all_of, conjuncts
-from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
+from headrace.table.logical.schema import Field, Schema, unique_names
 from headrace.table.options import ASYNC_CAPACITY, ASYNC_KEY_ORDERED, ASYNC_MODE, ASYNC_TIMEOUT
 from headrace.table.physical.basic import Calc, Exchange, TableSourceScan, filtered, projected
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind
@@ -345,7 +345,7 @@ def _over_scan(relation: Relation, context: ConversionContext) -> PhysicalNode:
         error = PlanningError if relation.primary_key else TableDefinitionError
         raise error(
             f"table {'.'.join(relation.path)} cannot be looked up, only scanned: FOR SYSTEM_TIME AS OF a processing "
-            "time needs a table of a connector such as 'filesystem', 'jdbc', 'spark', 'database' or 'function'"
+            "time and VECTOR_SEARCH need a table of a connector such as 'filesystem', 'jdbc', 'spark' or 'database'"
         )
     if relation.expectations:
         names = ", ".join(f"'expect.{each.name}'" for each in relation.expectations)
@@ -462,12 +462,6 @@ def _temporal(join: LogicalTemporalJoin, context: ConversionContext) -> Physical
     left = converted(join.left, context)
     if context.is_batch:
         raise PlanningError("temporal joins need streaming mode: tables have no versions in batch mode")
-    time = left.schema[join.time]
-    if time.time is not TimeAttribute.ROWTIME:
-        raise PlanningError(
-            f"FOR SYSTEM_TIME AS OF requires a time attribute of the left side, but {time.name!r} is a plain "
-            f"{time.type}: computing with a time, and joins that are no interval joins, make it a plain one"
-        )
     right = converted(join.right, context)
     keys = JoinKeys.of(join.condition, len(left.schema))
     if not any(key <= set(keys.right) for key in right.upsert_keys):

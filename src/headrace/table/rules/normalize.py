@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from headrace.table.logical.relations import LogicalWatermarkAssigner, Project, Relation, Scan
 from headrace.table.logical.scalars import InputRef, Scalar
 from headrace.table.logical.schema import Schema
+from headrace.table.logical.vector_search import VectorSearch
 from headrace.table.rules.temporal import LogicalLookupJoin
 
 
@@ -56,7 +57,9 @@ def _normalized(relation: Relation, is_normalized: Callable[[Scan], bool]) -> Re
     key = _key_of_table(relation, is_normalized)
     if key is not None:
         return Normalize(relation, key)
-    if isinstance(relation, LogicalLookupJoin):  # the rows of the right table are not scanned
+    if isinstance(relation, VectorSearch):  # its table is not scanned
+        return relation
+    if isinstance(relation, LogicalLookupJoin):  # nor is the right one
         return replace(relation, left=_normalized(relation.left, is_normalized))
     inputs = [_normalized(each, is_normalized) for each in relation.inputs]
     return relation.with_parts(Relation, inputs)

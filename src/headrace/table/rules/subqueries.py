@@ -41,6 +41,7 @@ from headrace.table.logical.scalars import (
     input_refs,
     moved,
 )
+from headrace.table.logical.vector_search import VectorSearch
 from headrace.table.rules.conditions import call, either
 from headrace.table.rules.decorrelation import (
     Decorrelated,
@@ -165,7 +166,7 @@ def _lateral(correlate: LogicalCorrelate) -> Relation:
     node = correlate.right
     while isinstance(node, Project | Filter):
         node = node.input
-    if isinstance(node, Unnest | Snapshot | TableFunctionScan):
+    if isinstance(node, Unnest | Snapshot | TableFunctionScan | VectorSearch):
         return correlate
     whole = correlate.right
     while isinstance(whole, Project):
