@@ -12,7 +12,7 @@ from benchmarks.data import OUT_OF_ORDER_MILLIS
 from benchmarks.memory import processor_seconds
 from benchmarks.outcome import Assignment, Epoch, Outcome, medians
 from benchmarks.sql import RUNS
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration
 from headrace.common.options import RuntimeExecutionMode
 from headrace.common.time import Duration

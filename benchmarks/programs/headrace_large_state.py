@@ -24,7 +24,7 @@ from benchmarks.programs.counting_sink import CountingSink
 from benchmarks.programs.headrace_job import EpochTimes, open_environment, read_files
 from benchmarks.programs.headrace_process import CHECKS, RESULT
 from benchmarks.truth import SAMPLE
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Row, Types
 from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import KeyedProcessFunction, RuntimeContext

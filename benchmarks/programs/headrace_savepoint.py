@@ -18,7 +18,7 @@ from benchmarks.outcome import Assignment, Outcome, median
 from benchmarks.programs.counting_sink import CountingSink
 from benchmarks.programs.headrace_job import EpochTimes, open_environment, read_files
 from benchmarks.programs.headrace_process import CHECKS, RESULT, CountAndSum
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from benchmarks.outcome import Assignment, Epoch, Outcome
 from benchmarks.programs.headrace_job import EpochTimes, configuration_of, whole_runs
 from benchmarks.sql import MINI_BATCH, SqlWork
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.table import EnvironmentSettings, TableEnvironment
 
 

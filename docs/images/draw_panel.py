@@ -18,9 +18,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from headrace.cli.run import run_script
-from headrace.client.defaults import submission_defaults
 from headrace.client.displays import ProgressListener, panels
 from headrace.client.progress import JobProgress
+from headrace.client.running import submission_defaults
 from headrace.jobmanager.events import EpochStatistics, JobEvent
 from headrace.jobmanager.status import JobSnapshot
 

@@ -9,8 +9,8 @@ import pytest
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.cli.checkpoints import state_bytes, watermark_of
-from headrace.client.defaults import submission_defaults
 from headrace.client.displays import ProgressListener
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Duration, Types, WatermarkStrategy
 from headrace.common.serialization import Encoder
 from headrace.datastream import StreamExecutionEnvironment

@@ -183,7 +183,7 @@ def test_a_program_may_say_itself_that_it_wanted_no_job(end: str, script: Callab
 
 def test_the_option_of_the_command_wins_over_the_setting(script: Callable[..., Path]) -> None:
     arguments = ("run", "--runtime", "local", "-D", "headrace.progress=false")
-    path = script("import headrace.client.defaults as d\nprint(type(d.current_defaults().listener).__name__)\n")
+    path = script("import headrace.client.running as d\nprint(type(d.current_defaults().listener).__name__)\n")
     assert invoke(*arguments, path).stdout == "ProgressListener\n"
     assert invoke(*arguments, "--progress", path).stdout == "LineListener\n"
 

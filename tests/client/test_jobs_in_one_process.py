@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.defaults import current_defaults, submission_defaults
+from headrace.client.running import current_defaults, submission_defaults
 from headrace.common import Configuration, Types, WatermarkStrategy, archive_path
 from headrace.common.errors import UserFunctionError
 from headrace.common.job_status import JobStatus

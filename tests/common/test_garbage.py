@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.common.garbage import gc_paused, gc_relaxed
+from headrace.common.garbage import gc_paused
+from headrace.runtime.task.runner import gc_relaxed
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.client.submission import effective_configuration
 from headrace.common import Configuration, Duration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError

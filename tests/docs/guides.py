@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli.main import app
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.runtime.spark.settings import FRUGAL_JAVA
 from tests.forks import Forks
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from tests.docs import public_api
 from tests.docs.documents import DOCS
 

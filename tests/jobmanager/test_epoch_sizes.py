@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
+from headrace.jobmanager.settings import EpochLimits, EpochSizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

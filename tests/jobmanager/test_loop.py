@@ -16,7 +16,7 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.epoch_plan import EpochSizer
 from headrace.jobmanager.events import EpochFailed, JobEvent
 from headrace.jobmanager.failover import NO_RESTART, FixedDelay, NextDelay
 from headrace.jobmanager.job_manager import JobManager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import InfrastructureError, JobCancelledError, JobSupersededError
 from headrace.common.job_status import JobStatus

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration
 from headrace.common.serialization import DeserializationSchema, SerializationSchema
 from headrace.common.values import stream_handler_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.cli.run import run_script
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 
 if TYPE_CHECKING:
     from headrace.broker import KafkaCluster

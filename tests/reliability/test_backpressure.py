@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Types
 from headrace.common.batch import Batch
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext

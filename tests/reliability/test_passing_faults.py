@@ -13,8 +13,8 @@ import pytest
 from headrace.checkpoint.directory import Generations
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.client import running, submission
-from headrace.client.defaults import submission_defaults
 from headrace.client.job_client import JobClient
+from headrace.client.running import submission_defaults
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointError, InfrastructureError, JobExecutionError, JobSupersededError
 from headrace.common.time import Duration

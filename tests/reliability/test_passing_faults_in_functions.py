@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.datastream import (
     CheckpointedFunction,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.checkpoint.store import CheckpointStore
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.batch import Batch
 from headrace.common.durable import write_file

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.defaults import GraphCaptured, capture_graphs
+from headrace.client.running import GraphCaptured, capture_graphs
 from headrace.common import Configuration, SimpleStringSchema, WatermarkStrategy
 from headrace.connectors.hybrid import HybridSource
 from headrace.datastream import StreamExecutionEnvironment

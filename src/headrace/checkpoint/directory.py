@@ -7,7 +7,6 @@ long time finds the name of its next manifest free again.
 """
 
 import errno
-import hashlib
 import json
 import re
 import time
@@ -33,22 +32,6 @@ _OF_A_JOB: Final = frozenset(
 
 _PROBE_LIFE_SECONDS: Final = 3600
 """A file of a start that is this old is not one that somebody is just trying the folder with."""
-
-
-def folder_name(uid: str) -> str:
-    """The name of an operator's folder: readable, and another one for every uid, whatever is in it."""
-    readable = re.sub(r"[^A-Za-z0-9_-]", "_", uid)[:60]
-    return f"{readable}-{hashlib.blake2b(uid.encode(), digest_size=8).hexdigest()}"
-
-
-def source_folder(storage: Folder, uid: str) -> Folder:
-    """The folder of a checkpoint directory that belongs to one source; made by whoever needs it."""
-    return storage.folder("sources").folder(folder_name(uid))
-
-
-def sink_folder(storage: Folder, uid: str) -> Folder:
-    """The folder of a checkpoint directory that belongs to one sink; made by whoever needs it."""
-    return storage.folder("sinks").folder(folder_name(uid))
 
 
 def has_begun(directory: Folder) -> bool:

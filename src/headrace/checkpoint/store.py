@@ -14,22 +14,13 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final
 
-from headrace.checkpoint.directory import (
-    PINS,
-    Generations,
-    Pin,
-    Pins,
-    probe,
-    sink_folder,
-    source_folder,
-    warn_if_open_to_others,
-)
+from headrace.checkpoint.directory import PINS, Generations, Pin, Pins, probe, warn_if_open_to_others
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, SharedName, VersionName
-from headrace.storage.folder import Folder, posix_folder
+from headrace.storage.folder import Folder, posix_folder, sink_folder, source_folder
 
 LOOK_AT_PINS: Final = 16
 """Every so many epochs it is looked who has disposed of savepoints: on an object store that costs a request."""

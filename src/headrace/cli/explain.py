@@ -12,7 +12,7 @@ from rich.console import Console
 from headrace.cli.output import OK, report, without_job
 from headrace.cli.run import run_script
 from headrace.cli.settings import LineageFormat, PlanFormat
-from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
+from headrace.client.running import CapturedGraph, GraphCaptured, capture_graphs
 from headrace.common.errors import showing_all, shows_all
 from headrace.graph.diagram import Diagram, draw_mermaid, draw_text, graph_diagram, graph_document
 from headrace.graph.diagram_svg import draw_svg

@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.cli.job_process import script_of
 from headrace.cli.run import run_script
 from headrace.cli.sql.client import SqlClient, tables_with
-from headrace.client.defaults import GraphCaptured, capture_graphs
+from headrace.client.running import GraphCaptured, capture_graphs
 from headrace.common.durable import write_file
 from headrace.common.errors import HeadraceError
 from headrace.plan.plan_document import plan_to_document

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from headrace.cli.output import OK, report, without_job
 from headrace.client import running
-from headrace.client.defaults import is_served, submission_defaults
 from headrace.client.displays import ProgressListener, listener_for
+from headrace.client.running import is_served, submission_defaults
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import JobCancelledError, showing_all, shows_all

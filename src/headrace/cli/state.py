@@ -163,8 +163,8 @@ def export(
     define: Definitions = None,
 ) -> None:
     """Write each state to a file."""
-    from headrace.checkpoint.directory import folder_name
     from headrace.common import durable
+    from headrace.storage.folder import folder_name
 
     reader = _reader(place, define)
     states = [state for state in reader.states() if uid in (None, state.uid)]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
-from headrace.client.defaults import GraphCaptured, current_defaults, is_served
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
+from headrace.client.running import GraphCaptured, current_defaults, is_served
 from headrace.common import options
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration

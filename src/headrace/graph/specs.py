@@ -318,9 +318,9 @@ class SinkSpec(OperatorSpec):
         return OutputSchema(None, dead_letters(self.sink.dead_letter))
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.checkpoint.directory import sink_folder
         from headrace.connectors.sink import WriterContext
         from headrace.operators.sink import SinkOperator
+        from headrace.storage.folder import sink_folder
 
         task, uid = parameters.task, parameters.place.uid
         context = WriterContext(

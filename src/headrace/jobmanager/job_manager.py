@@ -32,8 +32,7 @@ from headrace.jobmanager.autoscaler import rescaler_of
 from headrace.jobmanager.checkpoints import CheckpointCoordinator, EpochGate, discard_checkpoints
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.control import CommandQueue, RequestWatch
-from headrace.jobmanager.epoch_plan import EpochPlan, JobServices
-from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.epoch_plan import EpochPlan, EpochSizer, JobServices
 from headrace.jobmanager.epochs import JobExecution
 from headrace.jobmanager.events import EpochStatistics, JobEnd
 from headrace.jobmanager.failover import FailureHandler, FailureRecorder, cancellation, root_cause

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
-from headrace.checkpoint.directory import source_folder
 from headrace.checkpoint.manifest import Manifest, SourceSnapshot
 from headrace.jobmanager.recovery import SavepointStart, Store
 from headrace.jobmanager.runtime import Runtime
@@ -14,6 +13,7 @@ from headrace.savepoint.metadata import SavepointMetadata
 from headrace.savepoint.tables import copy_in, named_files, put
 from headrace.state.backend import StateBackendPlugin
 from headrace.state.state_file import RunHead
+from headrace.storage.folder import source_folder
 from headrace.storage.locations import open_storage
 
 

@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from headrace.checkpoint.directory import source_folder
 from headrace.checkpoint.manifest import Manifest, OperatorProgress, OperatorSnapshot, StageSnapshot
 from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.common import options
@@ -53,7 +52,7 @@ from headrace.state.operator_state import Redistribution
 from headrace.state.protocols import KEYED, STORE_PREFIX, StateKind
 from headrace.state.runs.layout import KIND
 from headrace.state.state_file import RunHead, VersionRef
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, source_folder
 from headrace.storage.locations import open_storage
 
 Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]

@@ -12,7 +12,6 @@ from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.graph.specs import OperatorSpec
 from headrace.jobmanager.autoscaler import AutoscalerSettings, ReactiveSettings
-from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failover import (
     NO_RESTART,
     ExponentialDelay,
@@ -95,6 +94,25 @@ _UNBOUNDED: Final = 1 << 40
 _IN_ONE_EPOCH: Final = _EpochDefaults(_WHERE_NOBODY_WAITS, _UNBOUNDED, _UNBOUNDED, 7 * 24 * 3_600_000, _UNBOUNDED)
 """With all input in one epoch joins in batch mode have nothing to keep between two, which would be written into state
 and read again. What they hold within it goes to the machine's own disk when it is much."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLimits:
+    """What the user allows.
+
+    Attributes:
+        max_records: records an epoch.
+        max_bytes: bytes an epoch, as the sources store them.
+        target_seconds: how long an epoch should take.
+        first_records: how many records the first epoch has.
+        backlog_seconds: how long an epoch should take while history is read; as all others when left out.
+    """
+
+    max_records: int
+    max_bytes: int
+    target_seconds: float
+    first_records: int = options.EPOCH_FIRST_RECORDS.default
+    backlog_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

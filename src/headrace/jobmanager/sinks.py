@@ -9,7 +9,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Final
 
-from headrace.checkpoint.directory import sink_folder
 from headrace.checkpoint.manifest import Manifest, PendingCommit
 from headrace.common import options
 from headrace.common.call_site import of_traceback
@@ -32,6 +31,7 @@ from headrace.jobmanager.runtime import Runtime, run_in_tasks
 from headrace.operators.user_code import text_of
 from headrace.plan.job_plan import JobPlan, PlannedOperator
 from headrace.runtime.task.messages import SerializedJob
+from headrace.storage.folder import sink_folder
 
 _Step = Callable[[], None]
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
-from headrace.checkpoint.directory import source_folder
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.durable import TemporaryFolder
@@ -34,7 +33,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import partitions_of_hashes
 from headrace.state.protocols import STORE_PREFIX, OperatorStates
 from headrace.state.state_file import VersionRef
-from headrace.storage.folder import Folder, posix_folder
+from headrace.storage.folder import Folder, posix_folder, source_folder
 from headrace.storage.locations import open_storage
 
 T = TypeVar("T")

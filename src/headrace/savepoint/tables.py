@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.checkpoint.directory import folder_name
 from headrace.checkpoint.manifest import SourceSnapshot
 from headrace.common.errors import HeadraceError, SavepointError, StateCorruptedError
 from headrace.savepoint.metadata import SourceFile, TableFile, is_given_up
@@ -20,7 +19,7 @@ from headrace.state.keys.nullable import codec_from_json
 from headrace.state.keys.typed import is_declared
 from headrace.state.runs.layout import KEY
 from headrace.storage.file_system import TakenOutput
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, folder_name
 
 ENCODED: Final = "key_encoded"
 """The keys in canonical form, where ``key`` could not give them back."""

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.client.defaults import current_defaults, submission_defaults
+from headrace.client.running import current_defaults, submission_defaults
 from headrace.common import Duration, Time, options
 from headrace.common.configuration import Configuration
 from headrace.common.durable import TemporaryFolder

@@ -5,6 +5,8 @@ A checkpoint knows names, not paths. A file is there wholly or not at all.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -182,3 +184,19 @@ def checked_name(name: str) -> str:
     if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise CheckpointError(f"{name!r} cannot be the name of a file in a checkpoint directory")
     return name
+
+
+def folder_name(uid: str) -> str:
+    """The name of an operator's folder: readable, and another one for every uid, whatever is in it."""
+    readable = re.sub(r"[^A-Za-z0-9_-]", "_", uid)[:60]
+    return f"{readable}-{hashlib.blake2b(uid.encode(), digest_size=8).hexdigest()}"
+
+
+def source_folder(storage: Folder, uid: str) -> Folder:
+    """The folder of a checkpoint directory that belongs to one source; made by whoever needs it."""
+    return storage.folder("sources").folder(folder_name(uid))
+
+
+def sink_folder(storage: Folder, uid: str) -> Folder:
+    """The folder of a checkpoint directory that belongs to one sink; made by whoever needs it."""
+    return storage.folder("sinks").folder(folder_name(uid))

@@ -41,11 +41,10 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.sinks import DataStreamSink
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge
-from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failover import NO_RESTART
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
-from headrace.jobmanager.settings import PlannedJob, job_settings
+from headrace.jobmanager.settings import EpochLimits, PlannedJob, job_settings
 from headrace.operators.pattern.stored_matches import StoredMatch
 from headrace.operators.window.stored_windows import StoredWindow
 from headrace.runtime.local import LocalRuntime

@@ -19,8 +19,8 @@ from typing import Any
 import headrace.jobmanager.compaction
 import headrace.state.compaction
 import headrace.state.runs.merging
-from headrace.client.defaults import submission_defaults
 from headrace.client.job_client import JobClient
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Row, Time, Types, WatermarkStrategy
 from headrace.common.time import Duration
 from headrace.datastream import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Row, Types, WatermarkStrategy
 from headrace.connectors.file_system.staging import PartChunk
 from headrace.datastream import BroadcastProcessFunction, RuntimeContext, StreamExecutionEnvironment

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.client import running
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common import Configuration, Row, Types, WatermarkStrategy
 from headrace.connectors.sink import Committer, Sink
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as sql
 
 from headrace.client import running
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, UnsupportedOperationError
 from headrace.connectors.driver_sink import CollectSink

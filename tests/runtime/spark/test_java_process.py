@@ -227,7 +227,7 @@ import json
 from headrace.common import Configuration
 from headrace.datastream import StreamExecutionEnvironment
 
-from headrace.client.defaults import current_defaults
+from headrace.client.running import current_defaults
 
 _, early = current_defaults().early_java._started.result()
 configuration = Configuration()

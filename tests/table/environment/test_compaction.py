@@ -12,7 +12,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.connectors.file_system.overwrite_log import OverwriteLog
 from headrace.storage.file_system import PosixFileSystem

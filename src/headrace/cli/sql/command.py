@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.cli.output import FAILED, OK, report
 from headrace.cli.run import importing_from, run_program
 from headrace.cli.sql.client import SqlClient, tables_with
-from headrace.client.defaults import submission_defaults
+from headrace.client.running import submission_defaults
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.table import TableEnvironment
 

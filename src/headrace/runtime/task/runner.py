@@ -5,10 +5,13 @@ every later stage take envelopes in order, drive the operators, and write their 
 """
 
 import ctypes
+import gc
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain as one_after_another
@@ -22,7 +25,6 @@ from headrace.checkpoint.manifest import OperatorProgress
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
-from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
 from headrace.connectors.source import SourceRecords
 from headrace.exchange.envelope import ChannelStatus, Envelope, EnvelopeKind, summaries_of
@@ -70,6 +72,39 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
+
+
+_TASK_THRESHOLD: Final = 2_500_000
+"""New objects between two collections while a task runs; bounds what user functions leave behind in cycles."""
+
+
+class _Threshold:
+    """The collector's threshold, which is raised while at least one task runs; tasks may overlap in several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks = 0
+        self._before: tuple[int, int, int] = (0, 0, 0)
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Lets the collector run only once for every few million new objects; for as long as a task runs."""
+        with self._lock:
+            self._tasks += 1
+            if self._tasks == 1:
+                self._before = gc.get_threshold()
+                if 0 < self._before[0] < _TASK_THRESHOLD:  # zero: the user has switched it off
+                    gc.set_threshold(_TASK_THRESHOLD, *self._before[1:])
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._tasks -= 1
+                if self._tasks == 0:
+                    gc.set_threshold(*self._before)
+
+
+gc_relaxed: Final = _Threshold().raised
 
 
 _MANY: Final = 4096

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace.client.defaults import current_defaults
+from headrace.client.running import current_defaults
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.plan.planner import mode_of
