@@ -34,7 +34,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.runtime import Runtime
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.jobmanager.status import JobListener, JobStatusStore
-from headrace.operators.record_checks import OnViolation
+from headrace.operators.expectations import OnViolation
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import check_program, mode_of, plan_job
 from headrace.runtime.local import LocalRuntime

@@ -10,7 +10,8 @@ from headrace.common.types import RowKind
 from headrace.expressions import Bound
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema, PassingSpec, output_of
 from headrace.operators.base import Operator
-from headrace.operators.record_checks import Enforcement, LengthLimit, OnViolation
+from headrace.operators.constraints import Enforcement, LengthLimit
+from headrace.operators.expectations import OnViolation
 from headrace.operators.unnest import CollectionKind
 
 
@@ -71,7 +72,7 @@ class ConstraintsSpec(PassingSpec):
     of_lengths: Enforcement = Enforcement.TRIM_PAD
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.record_checks import ConstraintsOperator
+        from headrace.operators.constraints import ConstraintsOperator
 
         return ConstraintsOperator(self.required, self.of_nulls, self.limits, self.of_lengths)
 
@@ -105,7 +106,7 @@ class ExpectationSpec(PassingSpec):
         return found if tag is None else replace(found, side_types={tag.tag_id: inputs[0].record_type})
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.record_checks import ExpectationOperator
+        from headrace.operators.expectations import ExpectationOperator
 
         tag_id = "" if self.dead_letter is None else self.dead_letter.tag_id
         return ExpectationOperator(self.name, self.condition, self.on_violation, tag_id, has_upserts=self.has_upserts)

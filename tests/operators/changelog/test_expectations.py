@@ -9,7 +9,7 @@ import pytest
 from headrace.common import Types
 from headrace.expressions import bind, col
 from headrace.graph.row_specs import ExpectationSpec
-from headrace.operators.record_checks import OnViolation
+from headrace.operators.expectations import OnViolation
 from headrace.operators.user_code import UserFunctionError
 from tests.operators.changelog.driven import run
 

@@ -10,8 +10,8 @@ from headrace.datastream.functions import FilterFunction
 from headrace.datastream.streams.checks import bound_condition, check_condition, check_function
 from headrace.expressions import Expression
 from headrace.graph.row_specs import ExpectationSpec
+from headrace.operators.expectations import BY_NAME, OnViolation
 from headrace.operators.functions import method_of
-from headrace.operators.record_checks import BY_NAME, OnViolation
 
 Violations = Literal["count", "drop", "fail", "hold"] | OutputTag
 """What becomes of records that violate an expectation."""

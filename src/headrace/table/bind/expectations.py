@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, TypeRoot
-from headrace.operators.record_checks import BY_NAME, OnViolation
+from headrace.operators.expectations import BY_NAME, OnViolation
 from headrace.table.bind.errors import SqlValidationError
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.logical.relations import Expectation

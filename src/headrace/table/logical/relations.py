@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.common.logical_types import LogicalType, string
 from headrace.common.types import RowKind
-from headrace.operators.record_checks import OnViolation
+from headrace.operators.expectations import OnViolation
 from headrace.table.connectors.table_sink import Staging
 from headrace.table.logical.node import LogicalNode, Part, transform, walk
 from headrace.table.logical.scalars import (

@@ -11,7 +11,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.graph.changelog_specs import UpsertMaterializeSpec
 from headrace.graph.row_specs import ConstraintsSpec
 from headrace.graph.specs import ColumnOrigin, SinkSpec
-from headrace.operators.record_checks import Enforcement, LengthLimit
+from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.logical.errors import PlanningError
