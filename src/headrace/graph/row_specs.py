@@ -1,17 +1,18 @@
-"""Specs of operators that look at one row: that make several of it, or see whether it is as it has to be."""
+"""Specs of operators that look at one row: they make several of it, check it, or see what it does in a changelog."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from headrace.common.output_tag import OutputTag
-from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.types import RowKind
 from headrace.expressions import Bound
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema, PassingSpec, output_of
 from headrace.operators.base import Operator
 from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.operators.expectations import OnViolation
+from headrace.operators.record_times import RecordTime
 from headrace.operators.unnest import CollectionKind
 
 
@@ -182,3 +183,54 @@ class ColumnToKindsSpec(OperatorSpec):
         from headrace.operators.row_kinds import ColumnToKindsOperator
 
         return ColumnToKindsOperator(self.column, self.result_type, {code: kind for kind, code in self.codes})
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRowKindsSpec(PassingSpec):
+    """Keeps the rows of some kinds.
+
+    Attributes:
+        kinds: the kinds.
+    """
+
+    kind: ClassVar[str] = "KeepRowKinds"
+    ignores_event_time: ClassVar[bool] = True
+    kinds: tuple[RowKind, ...]
+
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        (records,) = inputs
+        return OutputSchema(records.record_type, has_changes=records.has_changes and self.kinds != (RowKind.INSERT,))
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.row_kinds import KeepRowKindsOperator
+
+        return KeepRowKindsOperator(self.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTimesSpec(OperatorSpec):
+    """Adds the times to each record at which it is processed.
+
+    Attributes:
+        times: which times.
+        names: the names of their columns.
+    """
+
+    kind: ClassVar[str] = "RecordTimes"
+    times: tuple[RecordTime, ...]
+    names: tuple[str, ...]
+
+    @property
+    def is_deterministic(self) -> bool:
+        return not {RecordTime.PROCESSING_TIME, RecordTime.RANDOM} & set(self.times)
+
+    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
+        given = inputs[0].record_type
+        added = tuple(Types.LONG() if time is RecordTime.RANDOM else Types.TIMESTAMP_LTZ() for time in self.times)
+        type_ = RowTypeInfo((*given.field_types, *added), (*given.field_names, *self.names))
+        return OutputSchema(type_, has_changes=inputs[0].has_changes)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.record_times import RecordTimesOperator
+
+        return RecordTimesOperator(self.times, parameters.output_type)

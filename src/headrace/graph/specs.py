@@ -19,13 +19,11 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.common.types import RowKind
 from headrace.connectors.sink import Sink, writer_state_type
 from headrace.connectors.source import KeptClients, Source
 from headrace.expressions import Bound
 from headrace.graph.partitioning import KeySelection
 from headrace.operators.base import Operator
-from headrace.operators.record_times import RecordTime
 from headrace.operators.stateless import ColumnFilterOperator, SelectOperator
 from headrace.operators.user_code import OperatorPlace
 from headrace.state.evolution import RenamedFields
@@ -412,28 +410,6 @@ class ColumnFilterSpec(PassingSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class KeepRowKindsSpec(PassingSpec):
-    """Keeps the rows of some kinds.
-
-    Attributes:
-        kinds: the kinds.
-    """
-
-    kind: ClassVar[str] = "KeepRowKinds"
-    ignores_event_time: ClassVar[bool] = True
-    kinds: tuple[RowKind, ...]
-
-    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
-        (records,) = inputs
-        return OutputSchema(records.record_type, has_changes=records.has_changes and self.kinds != (RowKind.INSERT,))
-
-    def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.row_kinds import KeepRowKindsOperator
-
-        return KeepRowKindsOperator(self.kinds)
-
-
-@dataclass(frozen=True, slots=True)
 class RollingReduceSpec(FoldingSpec):
     """Folds the records of a key with a function; emits each new value (streaming) or the last one (batch)."""
 
@@ -502,35 +478,6 @@ class SelectSpec(OperatorSpec):
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return SelectOperator(self.columns, self.result_type, self.condition)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordTimesSpec(OperatorSpec):
-    """Adds the times to each record at which it is processed.
-
-    Attributes:
-        times: which times.
-        names: the names of their columns.
-    """
-
-    kind: ClassVar[str] = "RecordTimes"
-    times: tuple[RecordTime, ...]
-    names: tuple[str, ...]
-
-    @property
-    def is_deterministic(self) -> bool:
-        return not {RecordTime.PROCESSING_TIME, RecordTime.RANDOM} & set(self.times)
-
-    def outputs(self, inputs: Sequence[InputSchema]) -> OutputSchema:
-        given = inputs[0].record_type
-        added = tuple(Types.LONG() if time is RecordTime.RANDOM else Types.TIMESTAMP_LTZ() for time in self.times)
-        type_ = RowTypeInfo((*given.field_types, *added), (*given.field_names, *self.names))
-        return OutputSchema(type_, has_changes=inputs[0].has_changes)
-
-    def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.record_times import RecordTimesOperator
-
-        return RecordTimesOperator(self.times, parameters.output_type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ from headrace.connectors.datasets import LineageDataset
 from headrace.expressions import Bound, BoundColumn
 from headrace.expressions.evaluation import fields_in
 from headrace.graph.join_specs import BroadcastJoinSpec
-from headrace.graph.row_specs import ExpectationSpec
+from headrace.graph.row_specs import ExpectationSpec, RecordTimesSpec
 from headrace.graph.specs import (
     ColumnOrigin,
     InputSchema,
     PassingSpec,
-    RecordTimesSpec,
     RollingAggregateSpec,
     RollingReduceSpec,
     SelectSpec,

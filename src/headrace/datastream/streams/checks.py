@@ -1,25 +1,29 @@
 """Functions, expressions and fields that a program hands to a stream, checked at once to name its line in errors."""
 
 import inspect
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal
 
 from headrace.common.arguments import check_parameters, method_of_object
 from headrace.common.call_site import of_function
 from headrace.common.errors import (
     HeadraceError,
+    InvalidProgramError,
     InvalidTypeError,
     UnsupportedOperationError,
+    expect,
     refused,
     shown,
     uncalled,
     with_article,
 )
+from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.connectors.source import Boundedness
 from headrace.datastream.functions import (
     AllWindowFunction,
+    FilterFunction,
     Function,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
@@ -27,10 +31,12 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.streams.types import declared_type, is_untyped
 from headrace.expressions import Bound, Column, Expression, bind, col
+from headrace.graph.row_specs import ExpectationSpec
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Node, StreamGraph
 from headrace.operators.checkpointed import CheckpointedFunction
-from headrace.operators.functions import has_own
+from headrace.operators.expectations import BY_NAME, OnViolation
+from headrace.operators.functions import has_own, method_of
 from headrace.operators.join.results import pair_type
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, NoWatermarks, WatermarkStrategy
 
@@ -491,3 +497,37 @@ def _check_time(found: TypeInformation, what: str) -> None:
     if not isinstance(found, BasicTypeInfo) or found.basic_type not in _TIMES:
         text = f"{what}: expected milliseconds (LONG) or a timestamp, but it is of type {found}"
         raise refused(text, InvalidTypeError)
+
+
+Violations = Literal["count", "drop", "fail", "hold"] | OutputTag
+"""What becomes of records that violate an expectation."""
+
+
+def expectation_spec(
+    record_type: TypeInformation, name: str, condition: Callable[..., Any] | object, violations: Violations
+) -> ExpectationSpec:
+    """The spec of an expectation of the records of a stream.
+
+    Raises:
+        InvalidTypeError: when an argument is of the wrong kind, or there is no such field.
+        InvalidProgramError: when the name is empty, or there is no such way to treat violations.
+    """
+    expect(name, str, "expect")
+    if not name.strip():
+        raise refused("an expectation needs a name, which metrics and errors show")
+    on_violation, tag = _treatment(violations)
+    if isinstance(condition, Expression):
+        return ExpectationSpec(name, bound_condition(condition, record_type, "expect"), on_violation, tag)
+    check_function(condition, FilterFunction, "expect", otherwise=', or a condition such as col("amount") > 0')
+    check_condition(method_of(condition, "filter"), "expect")
+    return ExpectationSpec(name, condition, on_violation, tag)
+
+
+def _treatment(violations: object) -> tuple[OnViolation, OutputTag | None]:
+    if isinstance(violations, OutputTag):
+        return OnViolation.DEAD_LETTER, violations
+    if not isinstance(violations, str) or violations not in BY_NAME:
+        known = ", ".join(map(repr, BY_NAME))
+        error = InvalidProgramError if isinstance(violations, str) else InvalidTypeError
+        raise refused(f"expect: violations is one of {known}, or an OutputTag, not {shown(violations)}", error)
+    return BY_NAME[violations], None

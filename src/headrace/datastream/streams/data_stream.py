@@ -39,6 +39,7 @@ from headrace.datastream.functions import (
     ProcessFunction,
 )
 from headrace.datastream.streams.checks import (
+    Violations,
     as_column,
     bound,
     bound_columns,
@@ -50,10 +51,10 @@ from headrace.datastream.streams.checks import (
     check_object,
     check_same_type,
     check_strategy,
+    expectation_spec,
     projected,
     titled,
 )
-from headrace.datastream.streams.expectations import Violations, expectation_spec
 from headrace.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
 from headrace.datastream.streams.keying import key_of, selector_of
 from headrace.datastream.streams.misuse import check_has_no_timers

@@ -16,8 +16,8 @@ from headrace.common.messages import fields_of
 from headrace.connectors.ranges import ColumnsSource
 from headrace.connectors.source import Source
 from headrace.graph.changelog_specs import ExpandSpec
-from headrace.graph.row_specs import ExpectationSpec
-from headrace.graph.specs import ColumnFilterSpec, RecordTimesSpec, SelectSpec, SourceSpec, TimestampsSpec
+from headrace.graph.row_specs import ExpectationSpec, RecordTimesSpec
+from headrace.graph.specs import ColumnFilterSpec, SelectSpec, SourceSpec, TimestampsSpec
 from headrace.operators.record_times import RecordTime
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.picked_columns import PickedColumns

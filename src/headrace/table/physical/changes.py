@@ -9,7 +9,7 @@ from typing import ClassVar
 from headrace.common.configuration import Configuration
 from headrace.common.types import RowKind
 from headrace.graph.changelog_specs import ChangelogNormalizeSpec
-from headrace.graph.specs import KeepRowKindsSpec
+from headrace.graph.row_specs import KeepRowKindsSpec
 from headrace.table.logical.errors import SinkConflictError
 from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation, Scan
 from headrace.table.logical.scalars import Scalar

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.common.logical_types import AtomicType, IntervalType, TypeRoot
-from headrace.graph.specs import RecordTimesSpec
+from headrace.graph.row_specs import RecordTimesSpec
 from headrace.operators.record_times import RecordTime
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
