@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobmanager.settings import EpochLimits, EpochSizer
+from headrace.jobmanager.epoch_plan import EpochSizer
+from headrace.jobmanager.settings import EpochLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

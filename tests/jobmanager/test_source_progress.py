@@ -13,9 +13,10 @@ from headrace.connectors.hybrid import HybridSource
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.epoch_plan import EpochSizer
 from headrace.jobmanager.events import EpochStatistics
 from headrace.jobmanager.metrics import ReadingHistory, SourceProgress, by_shown_name
-from headrace.jobmanager.settings import EpochLimits, EpochSizer, job_settings
+from headrace.jobmanager.settings import EpochLimits, job_settings
 from headrace.testing import JobHarness
 from tests.jobmanager.steady import TIMES, Driven, Steady
 

@@ -90,9 +90,9 @@ class CEP:
         """Looks for the patterns of rules, which are added, changed and withdrawn while the job runs.
 
         A rule holds for events from its own timestamp on, whatever is read first; in processing time from the epoch on
-        in which it is read. Partial matches of a rule that is
-        changed or withdrawn end there; those of others stay. A record that is no rule, or no rule for these events, is
-        rejected: see :meth:`PatternStream.side_output_rejected_rules`.
+        in which it is read. Partial matches of a rule that is changed or withdrawn end there; those of others stay. A
+        record that is no rule, or no rule for these events, is rejected: see
+        :meth:`PatternStream.side_output_rejected_rules`.
 
         Args:
             input: the stream of events. On one without keys one subtask looks at all of them.
@@ -126,19 +126,24 @@ class CEP:
             ...     print(harness.results("found"))
             ['r 1: [[2], [8]]', 'r 2: [[4]]']
         """
-        expect(input, DataStream, "dynamic_patterns")
-        if isinstance(rules, BroadcastStream):
-            raise refused("dynamic_patterns broadcasts the rules itself: leave broadcast(...) out", InvalidTypeError)
-        expect(rules, DataStream, "dynamic_patterns")
-        if isinstance(type_ := rules.get_type(), BasicTypeInfo) and type_ != Types.STRING():
-            raise refused(
-                f"dynamic_patterns takes a stream of PatternRule or of texts that are JSON of one, not one of {type_}",
-                InvalidTypeError,
-            )
-        check_same_environment(input.get_execution_environment(), rules.get_execution_environment(), "dynamic_patterns")
+        _check_rules(input, rules)
         if comparator is not None:
             _check_comparator(comparator)
         return PatternStream(input, rules, comparator)
+
+
+def _check_rules(input: DataStream[Any], rules: DataStream[Any]) -> None:
+    """Refuse what cannot be a stream of rules for the events of another one."""
+    expect(input, DataStream, "dynamic_patterns")
+    if isinstance(rules, BroadcastStream):
+        raise refused("dynamic_patterns broadcasts the rules itself: leave broadcast(...) out", InvalidTypeError)
+    expect(rules, DataStream, "dynamic_patterns")
+    if isinstance(type_ := rules.get_type(), BasicTypeInfo) and type_ != Types.STRING():
+        raise refused(
+            f"dynamic_patterns takes a stream of PatternRule or of texts that are JSON of one, not one of {type_}",
+            InvalidTypeError,
+        )
+    check_same_environment(input.get_execution_environment(), rules.get_execution_environment(), "dynamic_patterns")
 
 
 def _check_comparator(comparator: object) -> None:

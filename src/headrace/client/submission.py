@@ -114,11 +114,7 @@ def submit(
         defaults.captured.append((graph, plan))
         raise GraphCaptured
     _configure_logging(configuration)
-    check_interpreter(configuration)
-    _check_scheduler_mode(configuration)
-    _check_only_job(configuration, own_directory)
-    is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
-    check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
+    _check_before_start(graph, configuration, own_directory)
     status = JobStatusStore(_name(configuration, job_name))
     for listener in (*listeners, *_listeners(configuration)):
         status.subscribe(listener)
@@ -135,6 +131,15 @@ def submit(
         server.add(client, configuration)
     client.start()
     return client
+
+
+def _check_before_start(graph: StreamGraph, configuration: Configuration, own_directory: str | None) -> None:
+    """Refuse what cannot be run, before Spark takes seconds to start."""
+    check_interpreter(configuration)
+    _check_scheduler_mode(configuration)
+    _check_only_job(configuration, own_directory)
+    is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
+    check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)
 
 
 def _forget_checkpoints(configuration: Configuration) -> None:
