@@ -119,7 +119,7 @@ class _InsertBinder:
         for column in columns:
             if column.name not in wanted and column.name not in static and not column.type.nullable:
                 raise self.context.error(self.node.table, f"column '{column.name}' is NOT NULL, and is not named")
-        relation = self._cast(relation, columns, wanted, static, path)
+        given, relation = relation, self._cast(relation, columns, wanted, static, path)
         names = [column.name for column in columns]
         metadata = tuple(
             MetadataRead(at, column.metadata_key)
@@ -143,6 +143,7 @@ class _InsertBinder:
             self.node.on_conflict.name if self.node.on_conflict is not None else None,
             inline=table.inline,
             expectations=expectations_of(self.queries, path, dict(options), stored),
+            is_projected=relation is not given,
         )
 
     def _targets(self, columns: list[Column], table: CatalogTable) -> list[str]:

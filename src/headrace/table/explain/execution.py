@@ -133,10 +133,14 @@ def _without_deadlock(join: HashJoin) -> HashJoin:
     read = set(_read(join.inputs[1 - probe]))
     if not any(node in read for node in _at_once(join.inputs[probe])):
         return join
-    source, inputs = join.inputs[probe], list(join.inputs)
-    inputs[probe] = StoredExchange(source, None)
+    inputs, keys = list(join.inputs), (join.keys.left, join.keys.right)
+    source, build = inputs[probe], inputs[1 - probe]
     if isinstance(source, Exchange):
         inputs[probe] = StoredExchange(source.input, source.keys)
+    else:
+        inputs[probe] = StoredExchange(source, keys[probe] or None)
+        names = names_text([build.schema.names[index] for index in keys[1 - probe]])
+        inputs[1 - probe] = _kept_of(build, names) if names else build
     made = join.with_inputs(inputs)
     assert isinstance(made, HashJoin)
     return made
@@ -150,12 +154,12 @@ def _read(node: PhysicalNode) -> Iterator[PhysicalNode]:
         yield from _read(each)
 
 
-def _at_once(node: PhysicalNode) -> Iterator[PhysicalNode]:
-    """The nodes whose rows come to a node without being stored."""
-    if node.title not in _STORING:
+def _at_once(node: PhysicalNode, *, is_apart: bool = False) -> Iterator[PhysicalNode]:
+    """The nodes whose rows come to a node without being stored, but for sources below an exchange."""
+    if node.title not in _STORING and (node.inputs or not is_apart):
         yield node
         for each in node.inputs:
-            yield from _at_once(each)
+            yield from _at_once(each, is_apart=is_apart or _is_exchange(node))
 
 
 _STORING: Final = frozenset(("HashAggregate", "SortAggregate", "Sort", "SortLimit", "HashJoin", "NestedLoopJoin"))

@@ -91,7 +91,7 @@ def _all_inputs(relation: Relation) -> Sequence[Relation]:
     if isinstance(relation, LogicalAggregate) and _is_constant(relation.input) and not _reads(relation):
         return relation.input.inputs
     if isinstance(relation, logical.Sink):
-        return (_merged(relation.input),)
+        return (_merged(relation.input) if relation.is_projected else relation.input,)
     if isinstance(relation, logical.SetOperation) and len(relation.arms) > 2:  # Calcite's have two inputs
         return (replace(relation, arms=relation.arms[:-1]), relation.arms[-1])
     return relation.inputs

@@ -562,6 +562,7 @@ class Sink(Relation):
         on_conflict: ``NOTHING``, ``ERROR`` or ``DEDUPLICATE``.
         expectations: what is expected of each row.
         staging: set where no row may be seen before all are there, if the connector can do so.
+        is_projected: whether the binder has put that projection.
     """
 
     input: Relation
@@ -579,6 +580,7 @@ class Sink(Relation):
     inline: Any = field(default=None, compare=False)
     expectations: tuple[Expectation, ...] = ()
     staging: Staging | None = None
+    is_projected: bool = False
 
     @property
     def schema(self) -> Schema:

@@ -161,7 +161,11 @@ def _partition_text(keys: Sequence[str], values: Sequence[str | None]) -> str:
 
 @dataclass(frozen=True)
 class Calc(PhysicalNode):
-    """Projects the rows that meet a condition."""
+    """Projects the rows that meet a condition.
+
+    Attributes:
+        given: the names of the columns of its input, where plans show others there.
+    """
 
     name: ClassVar[str] = "Calc"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
@@ -171,6 +175,7 @@ class Calc(PhysicalNode):
     expressions: tuple[Scalar, ...]
     names: tuple[str, ...]
     condition: Scalar | None = None
+    given: tuple[str, ...] = ()
 
     @cached_property
     def schema(self) -> Schema:
@@ -179,7 +184,14 @@ class Calc(PhysicalNode):
     @property
     def is_identity(self) -> bool:
         """Return whether it changes nothing."""
-        return self.condition is None and self.is_trivial and len(self.expressions) == len(self.input.schema)
+        return self.only_renames and self.names == self.input.schema.names
+
+    @property
+    def only_renames(self) -> bool:
+        """Return whether it changes nothing but names."""
+        places = [each.index for each in self.expressions if isinstance(each, InputRef)]
+        is_whole = len(places) == len(self.expressions) and places == list(range(len(self.input.schema)))
+        return self.condition is None and is_whole
 
     @property
     def is_trivial(self) -> bool:
@@ -204,7 +216,7 @@ class Calc(PhysicalNode):
         return renamed_keys(self.input.upsert_keys, places_of(self.expressions))
 
     def terms(self, text: ScalarText) -> Terms:
-        names, given = self.schema.names, self.input.schema.names
+        names, given = self.schema.names, self.given or self.input.schema.names
         expressions = [_with_constant(each, constants_of(self.condition)) for each in self.expressions]
         shown = (text(materialized(each, self.input.schema), given) for each in expressions)
         yield "select", names_text([s if s == name else f"{s} AS {name}" for s, name in zip(shown, names, strict=True)])

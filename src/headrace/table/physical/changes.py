@@ -10,11 +10,11 @@ from headrace.common.configuration import Configuration
 from headrace.common.types import RowKind
 from headrace.graph.changelog_specs import ChangelogNormalizeSpec
 from headrace.graph.row_specs import KeepRowKindsSpec
-from headrace.table.logical.errors import SinkConflictError
+from headrace.table.logical.errors import SinkConflictError, refuses_depth
 from headrace.table.logical.relations import LogicalWatermarkAssigner, Relation, Scan
 from headrace.table.logical.scalars import Scalar
 from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE, REQUIRE_ON_CONFLICT, UPSERT_MATERIALIZE
-from headrace.table.physical.basic import Exchange, filtered
+from headrace.table.physical.basic import Calc, Exchange, filtered
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import (
     ChangelogRule,
@@ -97,6 +97,18 @@ def _normalize(node: Normalize, context: ConversionContext) -> PhysicalNode:
     scan = next(each for each in node.input.walk() if isinstance(each, Scan))
     has_duplicates = context.has_duplicates(table_source(scan, context).changelog_mode)
     return ChangelogNormalize(Exchange(source, node.key), node.key, node.condition, has_duplicates)
+
+
+@refuses_depth
+def without_renames(node: PhysicalNode) -> PhysicalNode:
+    """The plan as it is shown: nodes that only rename what is normalized are not there, but names above them are."""
+    made = node.with_inputs([without_renames(child) for child in node.inputs])
+    if not isinstance(node, Calc) or not isinstance(made, Calc):
+        return made
+    if made.only_renames and isinstance(made.input, ChangelogNormalize):
+        return made.input
+    is_same = made.input.schema.names == node.input.schema.names
+    return made if is_same else replace(made, given=node.input.schema.names)
 
 
 def infer_sink(inference: ChangelogInference, root: Sink, settings: Configuration, query: Relation) -> PhysicalNode:

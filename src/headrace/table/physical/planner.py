@@ -28,7 +28,7 @@ from headrace.table.physical.basic import projected
 from headrace.table.physical.broadcast_joins import with_read_columns
 from headrace.table.physical.changelog import ChangelogInference
 from headrace.table.physical.changelog_rules import UpdateKind
-from headrace.table.physical.changes import DropUpdateBefore, infer_sink
+from headrace.table.physical.changes import DropUpdateBefore, infer_sink, without_renames
 from headrace.table.physical.conversion import (
     ConversionContext,
     ConversionRules,
@@ -93,6 +93,8 @@ class Planner:
         )
         projected_scans = with_projected_scans(pushed, context.can_project)
         roots = [with_plain_times(converted(relation, context)) for relation in projected_scans]
+        if is_shown:
+            roots = list(map(without_renames, roots))
         if context.estimates is not None:
             roots = [with_read_columns(root) for root in roots]
         if not self.is_batch:

@@ -28,6 +28,7 @@ from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.over import shows_all
 from headrace.table.rules.purpose import EXECUTED, PlanPurpose
 from headrace.table.rules.rank import LogicalRank, compared_constants
+from headrace.table.rules.shown_names import read_through, reads_filtered, with_key_names
 from headrace.table.rules.temporal import LogicalLookupJoin, LogicalTemporalJoin
 
 _ADDED: Final = re.compile(r"\$\d+")
@@ -119,17 +120,22 @@ def _has_subquery(project: logical.Project) -> bool:
 
 
 def _over_permuted(aggregate: LogicalAggregate) -> LogicalAggregate:
-    """An aggregate over the table itself where the projection between them only puts all of its columns in order."""
-    project = aggregate.input
-    if not isinstance(project, logical.Project) or not isinstance(project.input, logical.Scan | Normalize):
+    """An aggregate over the table or the filter itself where projections between them only put all columns in order."""
+    below, places = read_through(range(len(aggregate.input.schema)), aggregate.input)
+    if below is aggregate.input or len(set(places)) < len(places):
         return aggregate
-    places = [each.index if isinstance(each, InputRef) else -1 for each in project.expressions]
-    if sorted(places) != list(range(len(project.input.schema))):
+    if reads_filtered(places, below):
+        kept, keys = sorted(places), [places[index] for index in aggregate.group]
+        if kept == places or keys != sorted(keys):
+            return aggregate
+        below, places = projected(below, kept), [kept.index(index) for index in places]
+    elif not isinstance(below, logical.Scan | Normalize) or sorted(places) != list(range(len(below.schema))):
         return aggregate
     moves = dict(enumerate(places))
     return replace(
         aggregate,
-        input=project.input,
+        input=below,
+        names=with_key_names(aggregate, {index: below.schema.names[place] for index, place in moves.items()}),
         group=tuple(moves[index] for index in aggregate.group),
         grouping_sets=tuple(tuple(moves[index] for index in keys) for keys in aggregate.grouping_sets),
         calls=tuple(call.moved(moves) for call in aggregate.calls),
@@ -141,7 +147,7 @@ def _has_names(relation: Relation) -> bool:
     if isinstance(relation, logical.Filter) and isinstance(relation.condition, InputRef):
         return True
     is_first = isinstance(relation, LogicalRank) and (relation.start, relation.end) == (1, 1)
-    return is_first or isinstance(relation, logical.Project) or bool(compared_constants(relation))
+    return is_first or isinstance(relation, logical.Project | Normalize) or bool(compared_constants(relation))
 
 
 @dataclass(frozen=True)
@@ -251,11 +257,16 @@ class Pruner:
         read = {*like.group, *(index for call in like.calls for index in call.columns)}
         below = self.prune(aggregate.input, tuple(sorted(read)))
         places = below.places
+        names = aggregate.names
+        if self.purpose.is_shown:
+            now = below.relation.schema.names
+            names = with_key_names(aggregate, {index: now[place] for index, place in places.items()})
         if len(places) == len(aggregate.input.schema):
-            return replace(aggregate, input=below.relation)
+            return replace(aggregate, input=below.relation, names=names)
         return replace(
             aggregate,
             input=below.relation,
+            names=names,
             group=tuple(places[index] for index in aggregate.group),
             grouping_sets=tuple(tuple(places[index] for index in keys) for keys in aggregate.grouping_sets),
             calls=tuple(call.moved(places) for call in aggregate.calls),

@@ -11,11 +11,12 @@ from headrace.table.rules.join_order import with_join_order
 from headrace.table.rules.joins import with_columns_of_keys, with_one_of_equals
 from headrace.table.rules.known_columns import with_known_columns
 from headrace.table.rules.normalize import with_normalized_sources
-from headrace.table.rules.over import with_over_aggregates
+from headrace.table.rules.over import with_calls_merged, with_over_aggregates
 from headrace.table.rules.purpose import PlanPurpose
 from headrace.table.rules.push_down import with_common_filters_below, with_filters_below, with_sorts_below
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
+from headrace.table.rules.shown_names import with_shown_names
 from headrace.table.rules.simplify import with_constants
 from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
@@ -42,7 +43,8 @@ def optimized(
     relation = with_common_filters_below(with_filters_below(with_empty_inputs(relation)))
     relation = with_columns_of_keys(relation if estimates is None else with_join_order(relation, estimates))
     if purpose.is_shown:
-        relation = with_known_columns(relation)
+        relation = with_shown_names(with_known_columns(relation))
+        relation = relation if purpose.is_batch else with_calls_merged(relation)
     over = with_over_aggregates(pruned(relation, purpose=purpose), purpose)
     ranked = with_sorts_below(with_ranks(with_filters_below(over), purpose))
     return with_group_windows(pruned(ranked, purpose=purpose, through_watermarks=False))

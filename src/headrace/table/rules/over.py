@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.table.functions.table import is_deterministic
 from headrace.table.logical import relations as logical
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Filter, LogicalOverAggregate, OverFunction, Project, Relation
@@ -20,8 +21,11 @@ from headrace.table.logical.scalars import (
     OverCall,
     Scalar,
     SortKey,
+    Subquery,
 )
+from headrace.table.rules.conditions import merged
 from headrace.table.rules.purpose import PlanPurpose
+from headrace.table.rules.rank import compared_constants
 
 _RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
 _RANKING: Final = _RANKS | {"PERCENT_RANK", "CUME_DIST", "NTILE"}
@@ -55,6 +59,35 @@ def with_over_aggregates(relation: Relation, purpose: PlanPurpose) -> Relation:
         return relation.transform(lambda node: _split(node, is_batch=purpose.is_batch))
     shown = relation.transform(lambda node: _split_for_explain(node, purpose))
     return shown.transform(_below_filter) if purpose.is_batch else shown
+
+
+def with_calls_merged(relation: Relation) -> Relation:
+    """The relation with ``OVER`` calls over what projections below them read, in plans that are shown."""
+    return relation.transform(_merged)
+
+
+def _merged(relation: Relation) -> Relation:
+    below = relation.input if isinstance(relation, Project) else None
+    if not isinstance(relation, Project) or not isinstance(below, Project) or below.is_of_table:
+        return relation
+    if below.correlation is not None or _has_constants_below(below) or not any(map(_has_call, relation.expressions)):
+        return relation
+    if any(map(_has_call, below.expressions)) or not all(map(is_deterministic, below.expressions)):
+        return relation
+    made = merged(relation.expressions, below.expressions)
+    return relation if made is None else _merged(replace(relation, input=below.input, expressions=tuple(made)))
+
+
+def _has_constants_below(project: Project) -> bool:
+    """Return whether columns of a projection may be constants by a filter below it."""
+    below = project.input
+    while isinstance(below, Project):
+        below = below.input
+    return bool(compared_constants(below))
+
+
+def _has_call(scalar: Scalar) -> bool:
+    return any(isinstance(node, OverCall | Subquery) for node in scalar.walk())
 
 
 def _below_filter(relation: Relation) -> Relation:
@@ -95,8 +128,7 @@ def _is_plain_call(scalar: Scalar) -> bool:
     """Return whether a scalar is a call over columns, which plans show as such."""
     if not isinstance(scalar, OverCall) or scalar.function in ("SUM", "AVG"):
         return False
-    keys = (*scalar.operands, *scalar.partition_by, *(key.operand for key in scalar.order_by))
-    return all(isinstance(each, InputRef | Literal) for each in keys)
+    return _reads_columns(scalar)
 
 
 def _has_constants(project: Project) -> bool:
@@ -109,7 +141,7 @@ def _has_constants(project: Project) -> bool:
 
 def _split_for_explain(relation: Relation, purpose: PlanPurpose) -> Relation:
     """A projection with ``OVER`` calls as plans show it: below are all columns, and names are generated."""
-    made = _split(relation, is_batch=purpose.is_batch)
+    made = _split(relation, is_batch=purpose.is_batch, is_shown=True)
     if made is relation or not isinstance(relation, Project) or not isinstance(made, Project):
         return made
     if not purpose.is_batch and shows_all(relation, purpose) and isinstance(made.input, LogicalOverAggregate):
@@ -124,7 +156,7 @@ def _split_for_explain(relation: Relation, purpose: PlanPurpose) -> Relation:
     return replace(made, names=names)
 
 
-def _split(relation: Relation, *, is_batch: bool) -> Relation:
+def _split(relation: Relation, *, is_batch: bool, is_shown: bool = False) -> Relation:
     if not isinstance(relation, Project):
         return relation
     calls = list(
@@ -133,6 +165,8 @@ def _split(relation: Relation, *, is_batch: bool) -> Relation:
     if not calls:
         return relation
     below = _Below(relation.input)
+    if is_shown and not all(map(_reads_columns, calls)):
+        relation = replace(relation, expressions=tuple(map(below.computed, relation.expressions)))
     windows: dict[_Window, list[OverCall]] = {}
     for call in calls:
         windows.setdefault(_Window.of(call, is_batch=is_batch), []).append(call)
@@ -173,6 +207,15 @@ def _replaced(scalar: Scalar, places: dict[OverCall, InputRef]) -> Scalar:
     return scalar.with_parts(Scalar, [_replaced(part, places) for part in parts]) if parts else scalar
 
 
+def _arguments(call: OverCall) -> tuple[Scalar, ...]:
+    """What a call reads."""
+    return (*call.operands, *call.partition_by, *(key.operand for key in call.order_by))
+
+
+def _reads_columns(call: OverCall) -> bool:
+    return all(isinstance(each, InputRef | Literal) for each in _arguments(call))
+
+
 class _Below:
     """The projection below: the columns of the input, and then arguments of calls that are not columns."""
 
@@ -185,6 +228,15 @@ class _Below:
         if isinstance(scalar, InputRef):
             return scalar.index
         return self._added.setdefault(scalar, len(self._given.schema) + len(self._added))
+
+    def computed(self, scalar: Scalar) -> Scalar:
+        """The column with the values of a scalar that plans show below calls, where these have one anyway."""
+        if isinstance(scalar, Literal | InputRef) or _has_call(scalar):
+            arguments = [each for node in scalar.walk() if isinstance(node, OverCall) for each in _arguments(node)]
+            for each in (each for each in arguments if not isinstance(each, Literal)):
+                self.place(each)
+            return scalar
+        return InputRef(self.place(scalar), type=scalar.type, time=scalar.time)
 
     def function(self, call: OverCall) -> OverFunction:
         operands = tuple(map(self.place, call.operands))
