@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobCancelledError, JobExecutionError
@@ -21,12 +21,32 @@ from headrace.savepoint.requests import REQUESTS, STARTING, JobAnswer, JobReques
 from headrace.storage.folder import Folder
 
 if TYPE_CHECKING:
-    from headrace.jobmanager.job_manager import JobManager
+    from headrace.jobmanager.status import JobSnapshot
 
 logger = get_logger(__name__)
 
 
 T = TypeVar("T")
+
+
+class JobControl(Protocol):
+    """What a job can be made to do, from any thread; :class:`headrace.jobmanager.job_manager.JobManager` does it."""
+
+    def status(self) -> JobSnapshot: ...
+
+    def stop(self, *, drain: bool = False) -> None: ...
+
+    def cancel(self) -> None: ...
+
+    def take_savepoint(
+        self, wanted: SavepointRequest, *, stops: bool = False, drains: bool = False
+    ) -> CompletableFuture[str]: ...
+
+    def trigger_checkpoint(self) -> CompletableFuture[int]: ...
+
+    def rescale(self, parallelism: int) -> CompletableFuture[None]: ...
+
+    def release_epoch(self) -> int: ...
 
 
 class CommandQueue:
@@ -140,7 +160,7 @@ class RequestWatch:
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
 
-    def look(self, job: JobManager, *, only_stops: bool = False) -> None:
+    def look(self, job: JobControl, *, only_stops: bool = False) -> None:
         """Begin what was asked for since the last look, unless that was just now.
 
         Args:
@@ -180,7 +200,7 @@ class RequestWatch:
             or (request.stops and not request.needs_savepoint and not (request.directory or self._savepoints))
         )
 
-    def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
+    def _begin(self, job: JobControl, stem: str, request: JobRequest) -> None:
         if request.only_looks or request.releases:
             self._answer(stem, _released(job) if request.releases else JobAnswer())
             return
@@ -226,7 +246,7 @@ class RequestWatch:
             logger.warning("nobody can be told what became of the request %s: %s", stem, error)
 
 
-def _released(job: JobManager) -> JobAnswer:
+def _released(job: JobControl) -> JobAnswer:
     try:
         return JobAnswer(checkpoint=job.release_epoch())
     except JobExecutionError as error:

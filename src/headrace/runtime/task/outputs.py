@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from headrace.runtime.task.task_clock import TaskClock
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
-    from headrace.runtime.task.operator_chain import ChainedOperator
+    from headrace.operators.timestamps import TimestampsOperator
 
     Longs = npt.NDArray[np.int64]
 
@@ -432,9 +432,23 @@ def slowest_at(logs: Iterable[WatermarkLog], batch: Batch) -> Longs:
     return slowest
 
 
+class WiredOperator(Protocol):
+    """An operator of a chain, as far as forks look at it.
+
+    Attributes:
+        valve: what its input comes through.
+        timestamps: the operator if it makes watermarks.
+        output: where its records go.
+    """
+
+    valve: WatermarkValve
+    timestamps: TimestampsOperator | None
+    output: BroadcastingOutput
+
+
 def wire_forks(
     stage: Stage,
-    operators: Mapping[int, ChainedOperator],
+    operators: Mapping[int, WiredOperator],
     outputs: Mapping[int, BroadcastingOutput],
     edges: Mapping[int, EdgeOutput],
 ) -> None:
@@ -454,7 +468,7 @@ def wire_forks(
 @dataclass(frozen=True, slots=True)
 class _ForkWiring:
     planned: PlannedFork
-    operators: Mapping[int, ChainedOperator]
+    operators: Mapping[int, WiredOperator]
     outputs: Mapping[int, BroadcastingOutput]
     edges: Mapping[int, EdgeOutput]
 
