@@ -22,8 +22,7 @@ from headrace.jobmanager.failover import (
     RestartStrategy,
     load_enrichers,
 )
-from headrace.jobmanager.position_start import PositionsStart
-from headrace.jobmanager.recovery import SavepointStart
+from headrace.jobmanager.start import PositionsStart, SavepointStart
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.window_paths import BY_COLUMNS, gives_at_end, is_join, path_of, spills
 from headrace.runtime.task.messages import SerializedJob
