@@ -11,7 +11,7 @@ from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, Ope
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
-from headrace.operators.changelog.over.frames import OverFrame
+from headrace.operators.changelog.over.functions import OverFrame
 from headrace.operators.changelog.rank import (
     AppendRankOperator,
     Ranking,

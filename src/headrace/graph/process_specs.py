@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from headrace.operators.asynchronous.requests import RequestGrouping, RequestSettings
     from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
     from headrace.operators.lookup.lookup_operator import LookupRequests, LookupSettings
-    from headrace.operators.lookup.readers import LookupReader
-    from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+    from headrace.operators.lookup.readers import LookupReader, ReloadTrigger, TableReader
     from headrace.operators.lookup.vector_search import NearestRows
     from headrace.operators.prediction import Features, Model
 

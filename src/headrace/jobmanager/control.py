@@ -29,8 +29,8 @@ logger = get_logger(__name__)
 T = TypeVar("T")
 
 
-class JobControl(Protocol):
-    """What a job can be made to do, from any thread; :class:`headrace.jobmanager.job_manager.JobManager` does it."""
+class JobCommands(Protocol):
+    """The commands that a job takes from any thread; :class:`headrace.jobmanager.job_manager.JobManager` has them."""
 
     def status(self) -> JobSnapshot: ...
 
@@ -160,7 +160,7 @@ class RequestWatch:
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
 
-    def look(self, job: JobControl, *, only_stops: bool = False) -> None:
+    def look(self, job: JobCommands, *, only_stops: bool = False) -> None:
         """Begin what was asked for since the last look, unless that was just now.
 
         Args:
@@ -200,7 +200,7 @@ class RequestWatch:
             or (request.stops and not request.needs_savepoint and not (request.directory or self._savepoints))
         )
 
-    def _begin(self, job: JobControl, stem: str, request: JobRequest) -> None:
+    def _begin(self, job: JobCommands, stem: str, request: JobRequest) -> None:
         if request.only_looks or request.releases:
             self._answer(stem, _released(job) if request.releases else JobAnswer())
             return
@@ -246,7 +246,7 @@ class RequestWatch:
             logger.warning("nobody can be told what became of the request %s: %s", stem, error)
 
 
-def _released(job: JobControl) -> JobAnswer:
+def _released(job: JobCommands) -> JobAnswer:
     try:
         return JobAnswer(checkpoint=job.release_epoch())
     except JobExecutionError as error:

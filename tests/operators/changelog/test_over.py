@@ -16,7 +16,7 @@ from headrace.graph.changelog_specs import OverAggregateSpec, TemporalSortSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over import changing
-from headrace.operators.changelog.over.frames import OverFrame
+from headrace.operators.changelog.over.functions import OverFrame
 from tests.draws import draws
 from tests.operators.changelog.driven import Driven, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.operators.lookup.table_readers import ReloadTrigger
+from headrace.operators.lookup.readers import ReloadTrigger
 
 HOUR = 3_600_000
 

@@ -30,7 +30,7 @@ from headrace.connectors.source import (
     SplitEnumerator,
     SplitRead,
 )
-from headrace.operators.lookup.table_readers import StaticTable
+from headrace.operators.lookup.readers import StaticTable
 from headrace.table.connectors import ChangelogMode, TableConnector, TableContext, TableSink, TableSource
 from headrace.table.connectors.table_lookup import TableLookup
 from tests.table.conformance.values import array_of

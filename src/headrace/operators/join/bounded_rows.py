@@ -23,7 +23,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.connectors.source import EnumeratorContext, ReaderContext, Source
 from headrace.expressions.filtering import RowFilter
 from headrace.operators.base import KeyedBatch, OperatorContext
-from headrace.operators.lookup.table_readers import pieces_of
+from headrace.operators.lookup.readers import pieces_of
 from headrace.operators.mini_batch import accumulators_of_records, merged_in_mini_batches
 from headrace.operators.stateless import computed, rows_that_meet
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk

@@ -23,8 +23,7 @@ from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.changelog.keyed_changes import Arrived, Changes, KeyedChangesOperator
 from headrace.operators.join.key_index import KeyIndex
 from headrace.operators.lookup.lookup_operator import BatchRequestedByKey, KeyRequestingOperator, LookupRequests
-from headrace.operators.lookup.readers import LookupReader, found_key
-from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+from headrace.operators.lookup.readers import LookupReader, ReloadTrigger, TableReader, found_key
 from headrace.operators.stateless import ExpressionOperator, computed, user_code_of
 from headrace.operators.unnest import ExpandedRows
 from headrace.state.runs.grouping import in_order

@@ -19,7 +19,7 @@ from headrace.common.arrays import list_lengths
 from headrace.common.batch import Batch
 from headrace.common.errors import InvalidTypeError
 from headrace.operators.lookup.lookup_joins import LookupJoinDefinition, TableLookupOperator
-from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+from headrace.operators.lookup.readers import ReloadTrigger, TableReader
 
 Doubles = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]

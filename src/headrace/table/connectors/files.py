@@ -31,7 +31,7 @@ from headrace.connectors.sink import Sink
 from headrace.connectors.source import Source
 from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileFormat, FileKind
 from headrace.formats.statistics import ColumnStatistics, Statistics
-from headrace.operators.lookup.table_readers import SourceTable
+from headrace.operators.lookup.readers import SourceTable
 from headrace.storage.files import InputFile
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.factory import ALL_TASKS, TableConnector, TableContext, naming_table

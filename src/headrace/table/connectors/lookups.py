@@ -18,8 +18,7 @@ from headrace.common.plugins import imported
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.common.types import Row
 from headrace.connectors.source import Source
-from headrace.operators.lookup.readers import Found, LookupFunctionReader, LookupReader
-from headrace.operators.lookup.table_readers import TableReader
+from headrace.operators.lookup.readers import Found, LookupFunctionReader, LookupReader, TableReader
 from headrace.table.connectors.factory import TableConnector, TableContext, naming_table
 from headrace.table.connectors.table_lookup import (
     ASYNC,

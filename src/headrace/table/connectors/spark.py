@@ -16,7 +16,7 @@ from headrace.common.errors import ConfigurationError, InvalidTypeError, Unsuppo
 from headrace.common.typeinfo import CompositeTypeInfo
 from headrace.connectors.source import Source
 from headrace.formats.statistics import Statistics
-from headrace.operators.lookup.table_readers import StaticTable
+from headrace.operators.lookup.readers import StaticTable
 from headrace.table.connectors.factory import TableConnector, TableContext, naming_table
 from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_lookup import CACHE, TableLookup, refuse_partial

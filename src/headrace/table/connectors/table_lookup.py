@@ -12,8 +12,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from headrace.operators.lookup.readers import CacheSettings, LookupReader
-    from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+    from headrace.operators.lookup.readers import CacheSettings, LookupReader, ReloadTrigger, TableReader
 
 _TIME: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|([+-])(\d\d):(\d\d))?")
 
@@ -117,7 +116,7 @@ def reload_trigger(options: Configuration) -> ReloadTrigger:
     Raises:
         ConfigurationError: when an option is missing, or options of another strategy are set.
     """
-    from headrace.operators.lookup.table_readers import ReloadTrigger
+    from headrace.operators.lookup.readers import ReloadTrigger
 
     is_timed = options.get(RELOAD_STRATEGY) == "TIMED"
     others = (RELOAD_INTERVAL, RELOAD_MODE) if is_timed else (RELOAD_TIME, RELOAD_DAYS)

@@ -11,7 +11,7 @@ from headrace.common.logical_types import IntervalType
 from headrace.graph.changelog_specs import OverAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
-from headrace.operators.changelog.over.frames import OverFrame
+from headrace.operators.changelog.over.functions import OverFrame
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import LogicalOverAggregate, OverFunction

@@ -120,7 +120,7 @@ class LookupHint:
             yield "retry", f"lookup_miss, FIXED_DELAY, {self.retry[0]}ms, {self.retry[1]}"
 
     def _makes_many(self, lookup: TableLookup) -> bool:
-        from headrace.operators.lookup.table_readers import TableReader
+        from headrace.operators.lookup.readers import TableReader
 
         if isinstance(lookup.reader, TableReader):
             return False
@@ -279,7 +279,7 @@ class LookupJoin(PhysicalNode):
 
     def _spec(self, definition: Any, builder: GraphBuilder) -> LookupJoinSpec:
         from headrace.operators.lookup.lookup_operator import LookupRequests
-        from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+        from headrace.operators.lookup.readers import ReloadTrigger, TableReader
 
         lookup = self._lookup
         if isinstance(lookup.reader, TableReader):

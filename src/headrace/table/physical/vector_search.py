@@ -87,7 +87,7 @@ class VectorSearchTableFunction(PhysicalNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
-        from headrace.operators.lookup.table_readers import ReloadTrigger, TableReader
+        from headrace.operators.lookup.readers import ReloadTrigger, TableReader
         from headrace.operators.lookup.vector_search import Metric, NearestRows
 
         table, rows, column = self.table, self.table.scan.schema, self._vectors

@@ -24,8 +24,7 @@ from headrace.operators.changelog.keyed_changes import (
 )
 from headrace.operators.changelog.lifetimes import counts_after
 from headrace.operators.changelog.order import SortField, order_codes, places_of
-from headrace.operators.changelog.over.frames import PartitionedRows
-from headrace.operators.changelog.over.functions import RANKING, OverFunctions, ranked_rows
+from headrace.operators.changelog.over.functions import RANKING, OverFunctions, PartitionedRows, ranked_rows
 from headrace.state.runs.grouping import Segments, in_order
 from headrace.state.runs.layout import rows_of_ranges
 

@@ -18,8 +18,14 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
 from headrace.operators.changelog.order import SortField, order_codes, places_of
-from headrace.operators.changelog.over.frames import PartitionedRows, framed
-from headrace.operators.changelog.over.functions import RANKING, OverFunctions, ranked_rows, row_numbers
+from headrace.operators.changelog.over.functions import (
+    RANKING,
+    OverFunctions,
+    PartitionedRows,
+    framed,
+    ranked_rows,
+    row_numbers,
+)
 from headrace.operators.changelog.pending_rows import DueRows
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores
 from headrace.operators.waiting import BufferingOperator, TakenBatches
