@@ -192,7 +192,8 @@ def test_what_slow_sinks_take_is_counted_to_no_checkpoint(tmp_path: Path, monkey
         drain(self, most)
         clock.pass_by(100.0)
 
-    monkeypatch.setattr("headrace.jobmanager.epochs.time", clock)
+    for module in ("epoch_plan", "epochs"):
+        monkeypatch.setattr(f"headrace.jobmanager.{module}.time", clock)
     monkeypatch.setattr(CommitCoordinator, "drain", held_back)
     monkeypatch.setattr(_Writer, "write", lambda self, batch: clock.pass_by(1.0))
     epochs = run(tmp_path, Pace())
