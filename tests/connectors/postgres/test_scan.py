@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.connectors.postgres.scan import ScannedTable
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.storage.folder import posix_folder
 from headrace.table import TableEnvironment
@@ -121,3 +122,68 @@ def test_a_table_that_is_another_one_is_told(database: Database) -> None:
         session("CREATE TABLE o (id INT) WITH ('connector' = 'jdbc', 'url' = 'x', 'table-name' = 'o')").explain_sql(
             "SELECT * FROM o"
         )
+
+
+TYPED = """CREATE TABLE "or%ders" (id int, "we ""ird" varchar(9), code char(4), day date, at timestamp,
+ rough timestamp(6), amount numeric(8, 2), wide numeric, part real, whole float8, ok boolean)"""
+TYPES = (
+    'id INT, `we "ird` STRING, code STRING, `day` DATE, `at` TIMESTAMP(6), rough TIMESTAMP(3), amount DECIMAL(8, 2), '
+    "wide DECIMAL(8, 2), part FLOAT, whole DOUBLE, ok BOOLEAN"
+)
+CONDITIONS = {
+    "id > 2 AND id <= 4": """WHERE "id" > 2::bigint AND "id" <= 4::bigint""",
+    "3 > id OR id IS NULL": """WHERE ("id" < 3::bigint OR "id" IS NULL)""",
+    "`we \"ird` = 'it''s'": """WHERE "we ""ird" = 'it''s'::text""",
+    "`we \"ird` <> 'b'": """WHERE "we ""ird" COLLATE "C" <> 'b'::text""",
+    "`we \"ird` = '\\; DROP'": """WHERE "we ""ird" =  E'\\\\; DROP'::text""",
+    "`we \"ird` > 'a'": "",  # as the collation says
+    "code = 'b'": "",  # it is padded
+    "`day` >= DATE '2024-02-29'": """WHERE "day" >= '2024-02-29'::date::date""",
+    "`at` < TIMESTAMP '2024-03-01 00:00:00.000001'": (
+        """WHERE "at" < '2024-03-01 00:00:00.000001'::timestamp::timestamp"""
+    ),
+    "rough <= TIMESTAMP '2024-03-01 00:00:00'": "",  # it is cut
+    "amount > 1.5": """WHERE "amount" > 1.50::numeric""",
+    "wide = 1.23": "",  # it is rounded
+    "part = CAST(0.1 AS FLOAT)": """WHERE "part" = 0.10000000149011612::real""",
+    "whole < -1E0": """WHERE "whole" <  -1.0::double precision""",
+    "ok IS NOT NULL AND id <> 1": """WHERE "id" <> 1::bigint AND "ok" IS NOT NULL""",
+    "id = 1 OR UPPER(code) = 'B'": "",
+}
+
+
+@pytest.mark.parametrize("parts_of", ["", parts(2, 1, 5)])
+def test_the_database_checks_conditions_of_which_it_thinks_as_the_program_does(
+    database: Database, parts_of: str
+) -> None:
+    first = "(1, 'it''s', 'b', '2024-02-28', '2024-02-29', '2024-03-01 00:00:00.0004', 1.50, 1.234, 0.1, 'NaN', true)"
+    second = "(2, 'b', 'a', '2024-02-29', '2024-03-01', '2024-03-02', 2, 1.2, 0.5, -1.5, false)"
+    third = "(3, E'\\\\; DROP', 'b', '2024-03-01', '2024-03-01 00:00:00.000001', NULL, -1, 7, 'NaN', 5, NULL)"
+    database.execute(TYPED, f'INSERT INTO "or%ders" VALUES {first}, {second}, {third}')
+    database.execute("INSERT INTO \"or%ders\" (id, code) VALUES (4, 'B')")
+    where = f"'connector' = 'jdbc', 'url' = '{database.url}', 'table-name' = 'or%ders'{parts_of}"
+    found = session(
+        f"CREATE TABLE o ({TYPES}) WITH ({where})",
+        f"CREATE TABLE n ({TYPES}) WITH ({where}, 'filter.handling.policy' = 'never')",
+        is_streaming=False,
+    )
+    asked: list[str] = []
+    query = ScannedTable.query
+
+    def spied(table: ScannedTable, part: int, connection: Any) -> str:
+        asked.append(query(table, part, connection))
+        return asked[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ScannedTable, "query", spied)
+        for condition, wanted in CONDITIONS.items():
+            asked.clear()
+            kept, _ = (rows(found, f"SELECT id FROM {name} WHERE {condition}") for name in "on")
+            assert seen(kept) == seen(rows(found, f"SELECT id FROM n WHERE {condition}")), condition
+            sent = asked[0].partition(' FROM "public"."or%ders"')[2].strip()
+            bounds = 'WHERE "id" >= 1 AND "id" < 3' if parts_of else ""
+            both = " AND ".join(filter(None, [bounds, wanted.removeprefix("WHERE ") if bounds else wanted]))
+            assert sent == both, condition
+    shown = found.explain_sql("SELECT id FROM o WHERE id > 2 AND code = 'b'")
+    assert "o, filter=[and(>(id, 2), =(code, _UTF-16LE'b':VARCHAR(2147483647)" in shown
+    assert "filter" not in found.explain_sql("SELECT id FROM n WHERE id > 2")

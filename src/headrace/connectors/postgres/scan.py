@@ -17,6 +17,8 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import LogicalType
 from headrace.common.other_names import alike
 from headrace.common.typeinfo import RowTypeInfo
+from headrace.connectors.conditions import Condition
+from headrace.connectors.postgres.conditions import ConditionWriter
 from headrace.connectors.postgres.server import PostgresServer, quoted, telling
 from headrace.connectors.postgres.snapshot import parsed_rows
 from headrace.connectors.postgres.tables import NamedTable, PostgresTableSource, columns_of, no_table
@@ -110,17 +112,22 @@ class ScannedTable(NamedTable):
         parts: how it is cut; None where it is read at once.
         limit: how many rows of a part are enough; None for all.
         fetch_size: how many rows are taken over at a time.
+        conditions: rows that do not meet them may be left out.
     """
 
     columns: Mapping[str, LogicalType]
     parts: ScanParts | None = None
     limit: int | None = None
     fetch_size: int = READ_RECORDS
+    conditions: tuple[Condition, ...] = ()
 
-    def query(self, part: int) -> str:
-        """The query of the rows of a part."""
+    def query(self, part: int, connection: Connection) -> str:
+        """The query of the rows of a part, with the conditions that the database can check."""
         names = ", ".join(map(quoted, self.columns))
-        where = "" if self.parts is None else f" WHERE {self.parts.condition(part)}"
+        every = [] if self.parts is None else [self.parts.condition(part)]
+        if self.conditions:
+            every += ConditionWriter(connection, self._known(connection), self.columns).written(self.conditions)
+        where = f" WHERE {' AND '.join(every)}" if every else ""
         limit = "" if self.limit is None else f" LIMIT {self.limit}"
         return f"SELECT {names} FROM {self.name}{where}{limit}"
 
@@ -131,14 +138,7 @@ class ScannedTable(NamedTable):
             ConfigurationError: naming what is missing.
         """
         with telling(f"table {self}"):
-            found = connection.execute(
-                "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
-                (self.schema, self.table),
-            ).fetchone()
-            if found is None:
-                raise no_table(connection, str(self))
-            known = columns_of(connection, found[0])
+            known = self._known(connection)
         parts = self.parts
         for name in (*self.columns, *(() if parts is None else (parts.column,))):
             if name not in known:
@@ -150,6 +150,17 @@ class ScannedTable(NamedTable):
                 f"table {self}: {PARTITION_COLUMN.key!r} = {parts.column!r} is {known[parts.column][1]}, and tables "
                 "are cut by numbers"
             )
+
+    def _known(self, connection: Connection) -> dict[str, tuple[int, str, str]]:
+        """The columns that there are."""
+        found = connection.execute(
+            "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+            (self.schema, self.table),
+        ).fetchone()
+        if found is None:
+            raise no_table(connection, str(self))
+        return columns_of(connection, found[0])
 
 
 class PostgresScan(PostgresTableSource):
@@ -226,15 +237,12 @@ class _PartReader(SourceReader):
         self._convert = {name: converter_of(name, kind) for name, kind in table.columns.items()}
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
-        query = f"COPY ({self._table.query(piece)}) TO STDOUT (FORMAT csv)"
-        with (
-            closing(self._server.connect("scan")) as connection,
-            telling(f"table {self._table}"),
-            connection.cursor().copy(query.encode()) as copy,
-        ):
-            rows = iter(copy)  # the server sends each by itself
-            while taken := list(islice(rows, self._table.fetch_size)):
-                yield self._records(b"".join(taken))
+        with closing(self._server.connect("scan")) as connection, telling(f"table {self._table}"):
+            query = f"COPY ({self._table.query(piece, connection)}) TO STDOUT (FORMAT csv)"
+            with connection.cursor().copy(query.encode()) as copy:
+                rows = iter(copy)  # the server sends each by itself
+                while taken := list(islice(rows, self._table.fetch_size)):
+                    yield self._records(b"".join(taken))
 
     def _records(self, data: bytes) -> SourceRecords:
         texts = parsed_rows(data, list(self._table.columns))

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-import pyarrow.compute as pc
-
 from headrace.common.configuration import Configuration
 from headrace.common.errors import (
     ConfigurationError,
@@ -20,6 +18,7 @@ from headrace.common.logical_types import RowType
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.typeinfo import TypeInformation
 from headrace.common.typeinfo.types import type_of_logical
+from headrace.connectors.conditions import Condition
 from headrace.table.connectors.table_sink import TableSink
 from headrace.table.connectors.table_source import Partition, TableSource
 
@@ -52,7 +51,7 @@ class TableContext:
     is_batch: bool = False
     takes_statistics: bool = False
     partitions: tuple[Partition, ...] | None = None
-    filters: tuple[pc.Expression, ...] = field(default=(), compare=False)
+    filters: tuple[Condition, ...] = field(default=(), compare=False)
     limit: int | None = None
     declared: RowType | None = None
 

@@ -268,7 +268,7 @@ class FileTableSource(TableSource):
         in_files = self.context.type_of([name for name in declared.names if name not in partitions])
         reader = self.format.file_reader(self.context.type_of(stored), in_files)
         for condition in self.context.filters:
-            reader = reader.filtered(condition)
+            reader = reader.filtered(condition.as_arrow())
         builder = FileSourceBuilder(reader, self.options.get(PATH))
         if (accepts := self._path_filter()) is not None:
             builder.set_path_filter(accepts)

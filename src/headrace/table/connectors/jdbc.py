@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+from headrace.common.config_options import ConfigOption, choice
 from headrace.common.configuration import Configuration
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.connectors.postgres.scan import FETCH_SIZE, SCAN_OPTIONS, PostgresScan, ScannedTable, ScanParts
@@ -41,12 +42,16 @@ from headrace.table.connectors.table_lookup import TableLookup
 from headrace.table.connectors.table_sink import PARALLELISM, TableSink
 from headrace.table.connectors.table_source import TableSource
 
+FILTER_POLICY: Final = ConfigOption(
+    "filter.handling.policy", choice("always", "never"), "always", "Whether the database checks conditions of queries."
+)
+
 
 class JdbcTables(TableConnector):
     """Tables of PostgreSQL."""
 
     required_options = (URL, TABLE)
-    optional_options = (USERNAME, PASSWORD, DRIVER, TIMEOUT, PARALLELISM, *SCAN_OPTIONS, *LOOKUP_OPTIONS)
+    optional_options = (USERNAME, PASSWORD, DRIVER, TIMEOUT, PARALLELISM, FILTER_POLICY, *SCAN_OPTIONS, *LOOKUP_OPTIONS)
     other_options = MappingProxyType({**OTHERS, "scan.auto-commit": "a part of a table is one query"})
 
     def create_source(self, context: TableContext) -> TableSource:
@@ -68,6 +73,10 @@ class JdbcTableSource(LookupTable):
     can_project = True
     can_limit = True
 
+    @property
+    def can_filter(self) -> bool:
+        return self.options.get(FILTER_POLICY) == "always"
+
     def create_source(self, metadata: Sequence[str]) -> Source[Any]:
         context, options, kind = self.context, self.options, self.context.record_type
         assert isinstance(kind, RowTypeInfo)
@@ -81,6 +90,7 @@ class JdbcTableSource(LookupTable):
                 ScanParts.of(options),
                 context.limit,
                 options.get(FETCH_SIZE) or READ_RECORDS,
+                context.filters,
             )
             return PostgresScan(server_of_url(options), table, kind)
 
@@ -132,7 +142,7 @@ class JdbcTableSink(TableSink):
         return f"jdbc({self.options.get(TABLE)})"
 
     def create_sink(self, metadata: Sequence[str]) -> Sink[Any]:
-        others = {option.key for option in (PARALLELISM, *SCAN_OPTIONS, *LOOKUP_OPTIONS)}
+        others = {option.key for option in (PARALLELISM, FILTER_POLICY, *SCAN_OPTIONS, *LOOKUP_OPTIONS)}
         own = {key: value for key, value in self.context.options.items() if key not in others}
         with naming_table(self.context):
             return PostgresSink(own, primary_key=self.context.primary_key)

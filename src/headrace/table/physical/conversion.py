@@ -1,26 +1,23 @@
 """Conversion of logical relations to physical nodes, with a rule for each kind of relation.
 
-Of the conditions of a scan, those that Arrow can compare with the lowest and highest values of columns become filters
-of its expressions.
+Of the conditions of a scan, those that compare columns and constants are given to its source.
 """
 
 from __future__ import annotations
 
 import difflib
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import reduce
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.common.logical_types import LogicalType, TypeRoot
 from headrace.common.other_names import alike
+from headrace.connectors.conditions import FLIPPED, Combination, Comparison, Condition, Negation, NullCheck
 from headrace.formats.statistics import Statistics
 from headrace.table.connectors import TABLE_CONNECTORS, ChangelogMode, TableContext
 from headrace.table.connectors.table_sink import TableSink
@@ -253,7 +250,7 @@ def _scan_context(scan: logical.Scan, context: ConversionContext) -> TableContex
     table = _context(scan.path, scan, context)
     stored = set(table.columns.names) - set(scan.partition_keys)
     of_stored = [each for each in scan.filters if {scan.columns.names[index] for index in input_refs(each)} <= stored]
-    filters = arrow_filters(of_stored, scan.columns, context.time_zone)
+    filters = source_conditions(of_stored, scan.columns, context.time_zone)
     declared = None if scan.declared is None else scan.declared.row_type()
     return replace(table, partitions=scan.partitions, filters=filters, limit=scan.limit, declared=declared)
 
@@ -360,15 +357,6 @@ def _check_times(schema: Schema, table: TableContext, context: ConversionContext
         )
 
 
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_LOGIC: Final[dict[str, Callable[[Any, Any], Any]]] = {"AND": operator.and_, "OR": operator.or_}
 _FLOATS: Final = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _COMPARED: Final = (
     *(TypeRoot.BOOLEAN, TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT, TypeRoot.DECIMAL),
@@ -376,40 +364,40 @@ _COMPARED: Final = (
 )
 
 
-def arrow_filters(conditions: Sequence[Scalar], columns: Schema, time_zone: str) -> tuple[pc.Expression, ...]:
-    """Those of some conditions that Arrow can tell from the lowest and highest values of columns.
+def source_conditions(conditions: Sequence[Scalar], columns: Schema, time_zone: str) -> tuple[Condition, ...]:
+    """Those of some conditions that sources can use: of comparisons of columns and constants.
 
     Args:
         conditions: the conditions.
         columns: those of the table.
         time_zone: the session time zone.
     """
-    translation = _FilterTranslator(columns, ExpressionCompiler(lambda _: "a condition", time_zone))
-    found = map(translation.expression, conditions)
+    translation = _ConditionTranslator(columns, ExpressionCompiler(lambda _: "a condition", time_zone))
+    found = map(translation.condition, conditions)
     return tuple(each for each in found if each is not None)
 
 
-class _FilterTranslator:
+class _ConditionTranslator:
     def __init__(self, columns: Schema, compiler: ExpressionCompiler) -> None:
         self._columns = columns
         self._compiler = compiler
 
-    def expression(self, scalar: Scalar) -> pc.Expression | None:
-        """The filter of a condition; None for one that there is none for."""
+    def condition(self, scalar: Scalar) -> Condition | None:
+        """The condition for sources; None where there is none."""
         if not isinstance(scalar, Call):
             return None
-        if scalar.function in _LOGIC:
-            parts = [self.expression(each) for each in scalar.operands]
-            return None if any(each is None for each in parts) else reduce(_LOGIC[scalar.function], parts)
+        if scalar.function in ("AND", "OR"):
+            parts = [self.condition(each) for each in scalar.operands]
+            known = tuple(each for each in parts if each is not None)
+            return Combination(scalar.function, known) if len(known) == len(parts) else None
         if scalar.function in ("IS NULL", "IS NOT NULL") and isinstance(scalar.operands[0], InputRef):
-            is_null = self._field(scalar.operands[0]).is_null()
-            return is_null if scalar.function == "IS NULL" else ~is_null
+            return NullCheck(self._name(scalar.operands[0]), scalar.function == "IS NULL")
         if scalar.function == "NOT":
-            inner = None if self._reads_floats(scalar) else self.expression(scalar.operands[0])
-            return None if inner is None else ~inner
-        return self._comparison(scalar) if scalar.function in _COMPARISONS else None
+            inner = None if self._reads_floats(scalar) else self.condition(scalar.operands[0])
+            return None if inner is None else Negation(inner)
+        return self._comparison(scalar) if scalar.function in FLIPPED else None
 
-    def _comparison(self, call: Call) -> pc.Expression | None:
+    def _comparison(self, call: Call) -> Condition | None:
         """A comparison of a column and a constant. What is unequal may be NaN, of which statistics do not tell."""
         left, right = call.operands
         if {type(left), type(right)} != {InputRef, Literal}:
@@ -417,16 +405,17 @@ class _FilterTranslator:
         roots = {root_of(each.type) for each in (left, right)}
         if not roots <= set(_COMPARED) or (call.function == "<>" and self._reads_floats(call)):
             return None
-        return _COMPARISONS[call.function](self._operand(left), self._operand(right))
+        if isinstance(left, InputRef):
+            return Comparison(self._name(left), call.function, self._constant(right), right.type)
+        assert isinstance(right, InputRef)
+        return Comparison(self._name(right), FLIPPED[call.function], self._constant(left), left.type)
 
     def _reads_floats(self, scalar: Scalar) -> bool:
         return any(root_of(self._columns.types[index]) in _FLOATS for index in input_refs(scalar))
 
-    def _operand(self, scalar: Scalar) -> pc.Expression | pa.Scalar:
-        if isinstance(scalar, InputRef):
-            return self._field(scalar)
-        found = self._compiler.compile(scalar).compute(pa.record_batch([pa.nulls(1, pa.int8())], names=["row"]))
-        return pc.scalar(found)
+    def _constant(self, scalar: Scalar) -> pa.Scalar:
+        row = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])
+        return self._compiler.compile(scalar).column(row)[0]
 
-    def _field(self, ref: InputRef) -> pc.Expression:
-        return pc.field(self._columns.names[ref.index])
+    def _name(self, ref: InputRef) -> str:
+        return self._columns.names[ref.index]
