@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import sys
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -39,6 +40,9 @@ hypothesis.settings.load_profile("headrace")
 _GC_THRESHOLDS = (100_000, 20, 20)
 """Python's own are 700, 10 and 10."""
 
+_NAME = "headrace-tests"
+"""That of the session that tests share."""
+
 SECRET = " s3cret=\\u0041 "
 """A setting of the session that tests share; Spark must neither change nor show it."""
 
@@ -67,6 +71,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in long)
 
 
+def pytest_configure() -> None:
+    """Nothing that tests kill takes along what it has written, so that nobody need wait for the disk."""
+    os.fsync = os.fstat  # type: ignore[assignment]
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Fail a test that has started a Spark of its own without a marker: each fork of ``make test`` would have one."""
+    pyspark = sys.modules.get("pyspark")
+    context = pyspark and pyspark.SparkContext._active_spark_context
+    is_marked = any(item.get_closest_marker(name) for name in ("spark", "integration"))
+    if context and context.appName != _NAME and not is_marked:
+        context.stop()
+        pytest.fail("it starts a Spark: mark it so, or set headrace.runtime = local")
+
+
 def _cases_left_out(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     """Of each test that is sampled the cases that `make test` leaves out, by a digest of their names."""
     sampled: dict[str, list[pytest.Item]] = {}
@@ -88,7 +107,7 @@ def spark() -> Iterator[SparkSession]:
     from headrace.runtime.spark.session import acquire_session
 
     settings = {
-        "spark.app.name": "headrace-tests",
+        "spark.app.name": _NAME,
         "spark.hadoop.x.password": SECRET,
         "spark.sql.shuffle.partitions": "4",
     }

@@ -111,6 +111,7 @@ def _begin(
     run: Callable[..., None], arguments: tuple[str, ...], environment: dict[str, str], output: Path, errors: Path
 ) -> None:
     gc.freeze()  # what has been imported is no garbage
+    os.fsync = os.fstat  # type: ignore[assignment]  # as in the process of the tests
     os.setsid()
     for path, descriptor in ((output, 1), (errors, 2)):
         opened = os.open(path, os.O_WRONLY | os.O_APPEND)

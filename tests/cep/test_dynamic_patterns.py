@@ -15,7 +15,7 @@ from headrace.cep import (
     PatternRule,
     TimedOutPartialMatchHandler,
 )
-from headrace.common import Row, Types
+from headrace.common import Configuration, Row, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateMigrationError, UserFunctionError
 from headrace.datastream import DataStream, OutputTag, StreamExecutionEnvironment
 from headrace.datastream.state import MapStateDescriptor
@@ -359,7 +359,7 @@ def test_the_context_of_one_pattern_knows_no_rule() -> None:
 
 
 def test_rules_of_a_collection_hold_from_the_beginning() -> None:
-    env = StreamExecutionEnvironment.get_execution_environment()
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
     payments = env.from_collection([("ann", 0.5), ("ann", 600.0)], PAYMENT)
     timed = payments.assign_timestamps_and_watermarks(_by_amount())
     rules = env.from_collection([RULE, PatternRule("all", Pattern.begin("any"))])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.cep import CEP, Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
-from headrace.common import Types
+from headrace.common import Configuration, Types
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.options import RuntimeExecutionMode
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
@@ -96,7 +96,8 @@ def test_what_is_open_in_event_time(text: str, events: str, matches: list[str], 
 
 @pytest.mark.parametrize(("mode", "timeouts"), [(RuntimeExecutionMode.STREAMING, 0), (RuntimeExecutionMode.BATCH, 1)])
 def test_the_clock_comes_to_its_end_in_batch_mode(mode: RuntimeExecutionMode, timeouts: int) -> None:
-    env = StreamExecutionEnvironment.get_execution_environment().set_runtime_mode(mode)
+    local = Configuration.from_dict({"headrace.runtime": "local"})
+    env = StreamExecutionEnvironment.get_execution_environment(local).set_runtime_mode(mode)
     stream = env.from_collection([("key", "a1"), ("key", "b1"), ("key", "a2")], EVENT).key_by(0)
     text = "a followed_by b within 1 h"
     found = CEP.pattern(stream, pattern_of(text)).in_processing_time().process(Told(), str)

@@ -61,7 +61,11 @@ class Told:
 
 
 def environment(parallelism: int = 1) -> StreamExecutionEnvironment:
-    settings = {"headrace.runtime": "local", "headrace.epoch.max-records": "50"}
+    settings = {
+        "headrace.runtime": "local",
+        "headrace.epoch.max-records": "50",
+        "headrace.epoch.target-duration": "60s",
+    }
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     return environment.set_parallelism(parallelism)
 

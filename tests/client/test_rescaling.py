@@ -90,7 +90,12 @@ class Results:
     """A job with state of all kinds, and what it shows."""
 
     def __init__(self, settings: dict[str, str]) -> None:
-        known = {"parallelism.default": "2", "headrace.epoch.max-records": "40", "headrace.runtime": "local"}
+        known = {
+            "parallelism.default": "2",
+            "headrace.epoch.max-records": "40",
+            "headrace.epoch.target-duration": "60s",
+            "headrace.runtime": "local",
+        }
         configuration = Configuration.from_dict(known | settings)
         self.env = StreamExecutionEnvironment.get_execution_environment(configuration)
         self.totals: list[Any] = []
@@ -168,7 +173,10 @@ def test_on_spark_as_well(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def slow_numbers(settings: dict[str, str], results: list[int]) -> StreamExecutionEnvironment:
-    configuration = Configuration.from_dict({"headrace.runtime": "local", "headrace.epoch.max-records": "2"} | settings)
+    configuration = Configuration.from_dict(
+        {"headrace.runtime": "local", "headrace.epoch.max-records": "2", "headrace.epoch.target-duration": "60s"}
+        | settings
+    )
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     numbers = env.from_source(NumberSequenceSource(1, 400), WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     numbers.key_by(lambda number: number).map(lambda number: number, Types.LONG()).uid("map").sink_to(

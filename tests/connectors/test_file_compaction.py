@@ -275,7 +275,12 @@ def test_crashes_during_recoveries(crashes: list[int], policy: RollingPolicy, st
 def test_a_job(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if runtime == "spark":
         request.getfixturevalue("spark")
-    configuration = {"headrace.runtime": runtime, "parallelism.default": "2", "headrace.epoch.max-records": "30"}
+    configuration = {
+        "headrace.runtime": runtime,
+        "parallelism.default": "2",
+        "headrace.epoch.max-records": "30",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
     strategy = when().set_size_threshold(100).set_num_compact_threads(2).build()
     texts = env.from_sequence(1, 200).map(str, Types.STRING())

@@ -82,6 +82,7 @@ def environment(**settings: str) -> StreamExecutionEnvironment:
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.delay": "1 ms",
         "headrace.epoch.max-records": "4",
+        "headrace.epoch.target-duration": "60s",
         "headrace.epoch.first-records": "4",
     }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(usual | settings))

@@ -309,6 +309,7 @@ def test_a_job_that_fails_and_goes_on(log: Log, tmp_path: Path, guarantee: Deliv
         "headrace.runtime": "local",
         "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
         "headrace.epoch.max-records": "20",
+        "headrace.epoch.target-duration": "60s",
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.delay": "1 ms",
     }.items():

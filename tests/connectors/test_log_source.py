@@ -39,7 +39,9 @@ def test_from_a_log_to_a_log_by_one_job_after_the_other(tmp_path: Path) -> None:
     for first in range(0, 300, 100):
         topic.put(range(first, first + 100))
         source = topic.reading(start, group="copies").set_bounded(OffsetsInitializer.latest()).build()
-        env = environment(tmp_path / str(first), **{"headrace.epoch.max-records": "30"})
+        env = environment(
+            tmp_path / str(first), **{"headrace.epoch.max-records": "30", "headrace.epoch.target-duration": "60s"}
+        )
         lines = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "read")
         sink = LogSink.builder().set_log(topic.log.folder.locate(""))
         lines.sink_to(sink.set_record_serializer(MessageSerializationSchema("copy", ByteArraySchema())).build())

@@ -197,7 +197,12 @@ def test_what_pre_commits_give_is_looked_at(members: dict[str, Any], kind: type[
 
 def test_when_a_pre_commit_is_due_is_a_time() -> None:
     held = {"prepare": lambda *_, is_last: PreCommitted((), None if is_last else 1), "due": lambda *_: "soon"}
-    settings = {"headrace.runtime": "local", "parallelism.default": "1", "headrace.epoch.max-records": "1"}
+    settings = {
+        "headrace.runtime": "local",
+        "parallelism.default": "1",
+        "headrace.epoch.max-records": "1",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.from_sequence(1, 9).sink_to(having(Mine, pre_commit=having(Passing, **held))).name("mine").uid("mine")
     with pytest.raises(InvalidProgramError, match=r"'mine' .*due\(\) gave 'soon': return milliseconds, or None"):

@@ -137,7 +137,12 @@ def test_an_overwrite_that_is_damaged_is_refused(tmp_path: Path) -> None:
 
 def test_a_job_that_overwrites_cannot_be_ended_early(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("tea")
-    settings = {"headrace.runtime": "local", "headrace.epoch.max-records": "1", "headrace.epoch.min-interval": "1 ms"}
+    settings = {
+        "headrace.runtime": "local",
+        "headrace.epoch.max-records": "1",
+        "headrace.epoch.target-duration": "60s",
+        "headrace.epoch.min-interval": "1 ms",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")

@@ -244,7 +244,12 @@ def test_a_crash_at_every_step(tmp_path: Path) -> None:
 def test_a_job(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if runtime == "spark":
         request.getfixturevalue("spark")
-    configuration = {"headrace.runtime": runtime, "parallelism.default": "2", "headrace.epoch.max-records": "50"}
+    configuration = {
+        "headrace.runtime": runtime,
+        "parallelism.default": "2",
+        "headrace.epoch.max-records": "50",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
     rows = env.from_sequence(1, 200).map(lambda number: (str(number),), KIND)
     rows.sink_to(joining(tmp_path, ParquetBulkWriters.for_row_type(), threads=2)).uid("files")

@@ -76,7 +76,12 @@ def half(number: int) -> bytes:
 
 
 def environment(runtime: str = "local") -> StreamExecutionEnvironment:
-    usual = {"headrace.runtime": runtime, "parallelism.default": "2", "headrace.epoch.first-records": "7"}
+    usual = {
+        "headrace.runtime": runtime,
+        "parallelism.default": "2",
+        "headrace.epoch.first-records": "7",
+        "headrace.epoch.target-duration": "60s",
+    }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(usual))
 
 

@@ -51,6 +51,7 @@ def environment(parallelism: int, records: int) -> StreamExecutionEnvironment:
         "headrace.runtime": "local",
         "parallelism.default": str(parallelism),
         "headrace.epoch.max-records": str(records),
+        "headrace.epoch.target-duration": "60s",
     }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
 

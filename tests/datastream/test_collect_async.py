@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def env() -> StreamExecutionEnvironment:
-    settings = {"headrace.runtime": "local", "headrace.epoch.max-records": "10", "headrace.epoch.first-records": "10"}
+    settings = {
+        "headrace.runtime": "local",
+        "headrace.epoch.max-records": "10",
+        "headrace.epoch.target-duration": "60s",
+        "headrace.epoch.first-records": "10",
+    }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1)
 
 

@@ -104,7 +104,14 @@ def test_a_failed_expectation_does_not_restart_the_job() -> None:
 
 def held_job(output: Path, **settings: str) -> JobClient:
     """A job of numbers whose epochs with 250 and 700 are held back."""
-    env = local(**{"headrace.epoch.max-records": "100", "headrace.epoch.first-records": "100"}, **settings)
+    env = local(
+        **{
+            "headrace.epoch.max-records": "100",
+            "headrace.epoch.target-duration": "60s",
+            "headrace.epoch.first-records": "100",
+        },
+        **settings,
+    )
     source = DataGeneratorSource(lambda number: number, 1000, RateLimiterStrategy.no_op(), Types.LONG())
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     expected = numbers.expect("plain", lambda number: number not in (250, 700), violations="hold")

@@ -143,7 +143,12 @@ def test_every_column_of_a_key_has_its_name(
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_columns_of_a_computed_key_come_out(parallelism: int) -> None:
-    settings = {"headrace.runtime": "local", "parallelism.default": str(parallelism), "headrace.epoch.max-records": "2"}
+    settings = {
+        "headrace.runtime": "local",
+        "parallelism.default": str(parallelism),
+        "headrace.epoch.max-records": "2",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     rows = [Row(card=card, amount=amount) for card, amount in [("a", 1), ("A", 3), ("b", 2), ("a", 4), ("A", None)]]
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(coalesce(col("amount"), 5))

@@ -70,7 +70,12 @@ def publish(folder: Path, epoch: int, item: tuple[int, list[int]]) -> int:
 def test_commits_run_in_tasks(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if runtime == "spark":
         request.getfixturevalue("spark")
-    settings = {"headrace.runtime": runtime, "parallelism.default": "2", "headrace.epoch.max-records": "40"}
+    settings = {
+        "headrace.runtime": runtime,
+        "parallelism.default": "2",
+        "headrace.epoch.max-records": "40",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.from_sequence(1, 200).map(lambda number: number, Types.LONG()).sink_to(Partitions(tmp_path))
     env.execute()

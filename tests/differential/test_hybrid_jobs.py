@@ -43,6 +43,7 @@ def test_nothing_is_lost_or_read_twice_at_the_switch(runtime: str, tmp_path: Pat
         "parallelism.default": "2",
         "headrace.epoch.first-records": "16",
         "headrace.epoch.max-records": "8",
+        "headrace.epoch.target-duration": "60s",
         "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.delay": "1 ms",

@@ -42,6 +42,7 @@ def configuration(runtime: str, mode: RuntimeExecutionMode, records: int) -> Con
     settings.set(options.RUNTIME_MODE, mode)
     settings.set(options.PARALLELISM, PARALLELISM)
     settings.set(options.EPOCH_MAX_RECORDS, records)
+    settings.set(options.EPOCH_TARGET_DURATION, 60_000)
     return settings
 
 

@@ -17,7 +17,12 @@ from tests.reliability.test_writer_state import PACK, Packs
 def test_what_is_short_of_a_pack_waits(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if runtime == "spark":
         request.getfixturevalue("spark")
-    settings = {"headrace.runtime": runtime, "parallelism.default": "2", "headrace.epoch.max-records": "30"}
+    settings = {
+        "headrace.runtime": runtime,
+        "parallelism.default": "2",
+        "headrace.epoch.max-records": "30",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.from_sequence(1, 200).map(lambda number: number, Types.LONG()).sink_to(Packs(tmp_path)).uid("packs")
     env.execute()

@@ -75,7 +75,9 @@ def test_attempts_count_over_the_life_of_a_job(
         return original(self, context)
 
     monkeypatch.setattr(LocalRuntime, "run_epoch", run_epoch)
-    local.configure(Configuration.from_dict({"headrace.epoch.max-records": "1"}))
+    local.configure(
+        Configuration.from_dict({"headrace.epoch.max-records": "1", "headrace.epoch.target-duration": "60s"})
+    )
     with pytest.raises(InfrastructureError, match="fails once"):
         numbers(local, "fixed-delay", attempts="2", delay="1 ms")
     assert len(failed) == 3
@@ -100,6 +102,7 @@ def test_every_checkpointing_mode_is_met_by_exactly_once(
     settings = {
         "execution.checkpointing.dir": str(tmp_path),
         "headrace.epoch.max-records": "4",
+        "headrace.epoch.target-duration": "60s",
         "restart-strategy.exponential-delay.initial-backoff": "1 ms",
     }
     local.configure(Configuration.from_dict(settings))

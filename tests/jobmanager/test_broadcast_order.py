@@ -60,6 +60,7 @@ def env() -> StreamExecutionEnvironment:
     options = {
         "headrace.runtime": "local",
         "headrace.epoch.max-records": 4,
+        "headrace.epoch.target-duration": "60s",
         "execution.runtime-mode": "BATCH",
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.delay": "1 ms",

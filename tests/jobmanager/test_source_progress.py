@@ -165,7 +165,12 @@ def test_the_options_of_a_backlog() -> None:
 
 
 def test_the_client_tells_it() -> None:
-    settings = {"headrace.runtime": "local", "parallelism.default": "1", "headrace.epoch.max-records": "4"}
+    settings = {
+        "headrace.runtime": "local",
+        "parallelism.default": "1",
+        "headrace.epoch.max-records": "4",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number, before: number)
     env.from_source(NumberSequenceSource(1, 10), times, "numbers").print()

@@ -157,14 +157,19 @@ RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-dela
 
 
 def test_what_an_epoch_counted_that_failed_is_not_counted(tmp_path: Path) -> None:
-    settings = {**RESTARTS, "headrace.runtime": "local", "headrace.epoch.max-records": "30"}
+    settings = {
+        **RESTARTS,
+        "headrace.runtime": "local",
+        "headrace.epoch.max-records": "30",
+        "headrace.epoch.target-duration": "60s",
+    }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     assert fails_once(env.set_parallelism(1), tmp_path / "failed")["flaky.seen"] == 100
 
 
 @pytest.mark.spark
 def test_on_spark(tmp_path: Path, spark: SparkSession) -> None:
-    settings = {**RESTARTS, "headrace.epoch.max-records": "30"}
+    settings = {**RESTARTS, "headrace.epoch.max-records": "30", "headrace.epoch.target-duration": "60s"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     assert fails_once(env.set_parallelism(2), tmp_path / "failed")["flaky.seen"] == 100
 

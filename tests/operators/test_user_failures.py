@@ -396,7 +396,7 @@ def sums(env: StreamExecutionEnvironment) -> list[int]:
 
 def test_a_strategy_that_was_set_restarts_on_failures_of_functions(attempts: list[int]) -> None:
     _away["left"] = 3
-    found = sums(environment(**SET, **{"headrace.epoch.max-records": "1"}))
+    found = sums(environment(**SET, **{"headrace.epoch.max-records": "1", "headrace.epoch.target-duration": "60s"}))
     assert found == [1, 3, 6, 10, 15, 21, 28, 36]
     assert _away["left"] == 0
     assert len(attempts) >= 8 + 3

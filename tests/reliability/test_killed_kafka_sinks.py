@@ -27,7 +27,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(360
 
 TWO_MINUTES = 120_000
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"}
-RESTARTS |= {"restart-strategy.fixed-delay.delay": "100ms", "headrace.epoch.max-records": "50"}
+RESTARTS |= {
+    "restart-strategy.fixed-delay.delay": "100ms",
+    "headrace.epoch.max-records": "50",
+    "headrace.epoch.target-duration": "60s",
+}
 
 
 @pytest.mark.parametrize("seed", range(6))

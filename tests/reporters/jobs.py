@@ -42,6 +42,7 @@ def environment(settings: Mapping[str, str], *, runtime: str = "local") -> Strea
     given = {
         "headrace.runtime": runtime,
         "headrace.epoch.max-records": "1000",
+        "headrace.epoch.target-duration": "60s",
         "headrace.epoch.min-interval": "20 ms",
         "pipeline.name": "numbers and more",
         "parallelism.default": "2",

@@ -55,7 +55,12 @@ def test_nothing_is_shown_behind_the_savepoint_that_a_busy_job_ends_with(tmp_pat
     shown: list[int] = []
 
     def started(settings: dict[str, str]) -> JobClient:
-        known = {"headrace.runtime": "local", "headrace.epoch.max-records": "1", "parallelism.default": "1"}
+        known = {
+            "headrace.runtime": "local",
+            "headrace.epoch.max-records": "1",
+            "headrace.epoch.target-duration": "60s",
+            "parallelism.default": "1",
+        }
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(known | settings))
         numbers = env.from_source(NumberSequenceSource(1, 400), WatermarkStrategy.no_watermarks(), "in").uid("in")
         numbers.sink_to(CollectSink(shown.extend)).uid("out")

@@ -14,7 +14,11 @@ from tests.reliability.support.full_disk import FullDisk
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 FROM = "execution.state-recovery.path"
-BUSY = {"headrace.epoch.max-records": "5", "headrace.epoch.min-interval": "0 ms"}
+BUSY = {
+    "headrace.epoch.max-records": "5",
+    "headrace.epoch.target-duration": "60s",
+    "headrace.epoch.min-interval": "0 ms",
+}
 AMOUNTS = dict.fromkeys(range(50), 1)
 ALL = sorted(f"k{key} {total}" for key in range(50) for total in range(1, 21))
 

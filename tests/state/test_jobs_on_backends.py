@@ -197,6 +197,7 @@ def test_it_is_as_on_spark(name: str, spark: Any, tmp_path: Path, monkeypatch: p
             "parallelism.default": "2",
             "state.backend.type": name,
             "headrace.epoch.max-records": "20",
+            "headrace.epoch.target-duration": "60s",
             "execution.checkpointing.data-inline-threshold": "0 b",
         }
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings_))

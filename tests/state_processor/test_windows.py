@@ -151,7 +151,7 @@ def test_a_job_goes_on_with_windows_that_were_filled_for_it(kind: str, tmp_path:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["aggregates", "sessions", "all elements"])
 def test_records_that_take_many_epochs_are_in_the_order_in_which_they_came(kind: str, tmp_path: Path) -> None:
-    settings = {"headrace.epoch.max-records": "1"}
+    settings = {"headrace.epoch.max-records": "1", "headrace.epoch.target-duration": "60s"}
     path = filled(KINDS["in the order of arrival"], tmp_path / "order", settings=settings)
     assert SavepointReader.read(path).manifest.epoch > 3
     expected = results_of(KINDS["in the order of arrival"], EARLIER + LATER, {})

@@ -63,7 +63,7 @@ def test_what_has_ended_is_shown_once_while_other_tables_go_on(query: str) -> No
     tables = session(
         f"CREATE TABLE numbers (n BIGINT) WITH ({numbers}, 'fields.n.start' = '11', 'fields.n.end' = '19')",
         is_streaming=False,
-        **{"headrace.epoch.max-records": "2"},
+        **{"headrace.epoch.max-records": "2", "headrace.epoch.target-duration": "60s"},
     )
     found = sorted(row[0] for row in tables.execute_sql(f"({query}) UNION ALL SELECT n FROM numbers").collect())
     assert found == [2, *range(11, 20)]

@@ -24,6 +24,7 @@ def main(folder: Path) -> None:
         {
             "execution.checkpointing.dir": str(folder / "checkpoints"),
             "headrace.epoch.max-records": "100",
+            "headrace.epoch.target-duration": "60s",
             "parallelism.default": "2",
         }
     )

@@ -176,6 +176,8 @@ def test_one_job_after_the_other_by_the_offsets_of_a_group(topic: TopicDriver, t
         topic.put(range(first, first + 20))
         made = topic.reading(start, group=group).set_value_only_deserializer(SimpleStringSchema())
         source = made.set_bounded(OffsetsInitializer.latest()).build()
-        env = environment(tmp_path / str(first), **{"headrace.epoch.max-records": "7"})
+        env = environment(
+            tmp_path / str(first), **{"headrace.epoch.max-records": "7", "headrace.epoch.target-duration": "60s"}
+        )
         with env.from_source(source, TIMES, "read").execute_and_collect() as found:
             assert list(map(int, found)) == list(range(first, first + 20))

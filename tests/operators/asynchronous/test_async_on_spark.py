@@ -56,6 +56,7 @@ def test_results_are_in_order_and_once_after_a_failure(spark: SparkSession, tmp_
         "restart-strategy.fixed-delay.delay": "1 ms",
         "restart-strategy.fixed-delay.attempts": "3",
         "headrace.epoch.max-records": "25",
+        "headrace.epoch.target-duration": "60s",
     }
     service = Service(tmp_path, is_away=True)
     found = AsyncDataStream.unordered_wait(numbers(**settings), service, 60_000, 10, LONG)

@@ -169,6 +169,7 @@ def test_every_result_is_there_once_after_a_failure() -> None:
             "restart-strategy.fixed-delay.delay": "1 ms",
             "restart-strategy.fixed-delay.attempts": "5",
             "headrace.epoch.max-records": "2",
+            "headrace.epoch.target-duration": "60s",
         }
     )
     found = AsyncDataStream.unordered_wait(env.from_sequence(1, 8), OftenAway(), MINUTE, output_type=LONG)

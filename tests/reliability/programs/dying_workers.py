@@ -66,6 +66,7 @@ def main(folder: str, faults: str, runtime: str) -> None:
             "headrace.runtime": runtime,
             "headrace.spark.master": "local[2]",
             "headrace.epoch.max-records": str(COUNT * SPLITS // EPOCHS // 2),
+            "headrace.epoch.target-duration": "60s",
         },
     )
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)

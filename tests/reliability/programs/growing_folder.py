@@ -86,6 +86,7 @@ def main(folder: str, runtime: str, rolling: str, records: str, parallelism: str
             "headrace.runtime": runtime,
             "headrace.spark.master": "local[2]",
             "headrace.epoch.max-records": records,
+            "headrace.epoch.target-duration": "60s",
             "headrace.source.poll-interval": "20ms",
             "execution.checkpointing.data-inline-threshold": "2kb",
         },

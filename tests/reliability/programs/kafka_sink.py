@@ -23,7 +23,7 @@ def main(folder: str, servers: str, topic: str, parallelism: str, in_tasks: str,
         name, *places = faults
         for step, count, after in zip(*[iter(places)] * 3, strict=True):
             Place(step, int(count), after == "True").act(partial(send, name))
-    few = {"headrace.epoch.max-records": "10"}
+    few = {"headrace.epoch.max-records": "10", "headrace.epoch.target-duration": "60s"}
     job = kafka_job(Path(folder), servers, topic, few, {"transaction.timeout.ms": millis})
     job.environment().set_parallelism(int(parallelism)).execute("small")
 

@@ -23,6 +23,7 @@ SETTINGS = {
     "headrace.runtime": "spark",
     "headrace.spark.master": "local[2,4]",
     "headrace.epoch.max-records": "25",
+    "headrace.epoch.target-duration": "60s",
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "40",
     "restart-strategy.fixed-delay.delay": "100ms",

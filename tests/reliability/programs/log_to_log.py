@@ -24,6 +24,7 @@ def main(where: str, runtime: str, tasks: str, faults: str) -> None:
             "headrace.runtime": runtime,
             "headrace.spark.master": "local[2]",
             "headrace.epoch.max-records": str(COUNT // 20 // parallelism),
+            "headrace.epoch.target-duration": "60s",
         },
     )
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(parallelism)

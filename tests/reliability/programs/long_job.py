@@ -147,6 +147,7 @@ def configuration(settings: dict[str, Any]) -> Configuration:
         "execution.checkpointing.savepoint-dir": settings["savepoints"],
         "execution.checkpointing.data-inline-threshold": "1b",
         "headrace.epoch.max-records": "25",
+        "headrace.epoch.target-duration": "60s",
         "headrace.epoch.min-interval": "0 ms",
         "headrace.source.poll-interval": "10 ms",
     }

@@ -45,6 +45,7 @@ def run(folder: str, plan: FaultPlan, runtime: str, parallelism: str, more: Mapp
             "headrace.runtime": runtime,
             "headrace.spark.master": "local[2]",
             "headrace.epoch.max-records": str(COUNT // EPOCHS),
+            "headrace.epoch.target-duration": "60s",
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "40",
             "restart-strategy.fixed-delay.delay": "100ms",

@@ -14,7 +14,11 @@ from tests.table.statements import STATEMENTS, environment, insert
 
 
 def main(where: str, runtime: str, parallelism: str, faults: str) -> None:
-    settings = {"parallelism.default": parallelism, "headrace.epoch.max-records": str(20 // int(parallelism))}
+    settings = {
+        "parallelism.default": parallelism,
+        "headrace.epoch.max-records": str(20 // int(parallelism)),
+        "headrace.epoch.target-duration": "60s",
+    }
     tables = environment(Path(where), runtime, **settings)
     end_at_steps(FaultPlan(faults), DRIVER)
     insert(tables, STATEMENTS).wait()

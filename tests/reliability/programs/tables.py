@@ -27,6 +27,7 @@ def main(folder: str, faults: str, runtime: str) -> None:
                 "headrace.runtime": runtime,
                 "headrace.spark.master": "local[2]",
                 "headrace.epoch.max-records": str(canonical.COUNT * canonical.SPLITS // 20),
+                "headrace.epoch.target-duration": "60s",
                 "state.backend.type": "rocksdb",
             },
         )

@@ -83,6 +83,7 @@ def main(folder: str, faults: str, master: str) -> None:
             "headrace.spark.master": master,
             "spark.executor.memory": "1g",
             "headrace.epoch.max-records": str(COUNT * SPLITS // EPOCHS // 4),
+            "headrace.epoch.target-duration": "60s",
         },
     )
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(4)

@@ -30,6 +30,7 @@ def main(folder: str, faults: str, runtime: str, parallelism: str, *ways: str) -
             "headrace.runtime": runtime,
             "headrace.spark.master": "local[2]",
             "headrace.epoch.max-records": str(COUNT // EPOCHS),
+            "headrace.epoch.target-duration": "60s",
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "40",
             "restart-strategy.fixed-delay.delay": "100ms",

@@ -78,6 +78,7 @@ def environment(source: Database, sink: Database, checkpoints: str, runtime: str
         "restart-strategy.fixed-delay.attempts": "1000",
         "restart-strategy.fixed-delay.delay": "200 ms",
         "headrace.epoch.max-records": "100",
+        "headrace.epoch.target-duration": "60s",
     }
     return session(
         _captured(source, "orders", "id INT, customer INT, price DECIMAL(8, 2)", "upsert"),

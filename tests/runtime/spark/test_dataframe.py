@@ -33,7 +33,11 @@ def stop_after_one_epoch(event: JobEvent, job: JobSnapshot) -> None:
 
 
 def environment(checkpoints: Path | None = None) -> StreamExecutionEnvironment:
-    settings = {"parallelism.default": "2", "headrace.epoch.max-records": str(ROWS // 8)}
+    settings = {
+        "parallelism.default": "2",
+        "headrace.epoch.max-records": str(ROWS // 8),
+        "headrace.epoch.target-duration": "60s",
+    }
     if checkpoints is not None:
         settings["execution.checkpointing.dir"] = str(checkpoints)
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))

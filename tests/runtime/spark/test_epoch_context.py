@@ -29,6 +29,7 @@ def sums_per_key(folder: Path | None = None, parallelism: int = 2) -> list[Any]:
     settings.set(options.RUNTIME, "spark")
     settings.set(options.PARALLELISM, parallelism)
     settings.set(options.EPOCH_MAX_RECORDS, NUMBERS // EPOCHS // parallelism)
+    settings.set(options.EPOCH_TARGET_DURATION, 60_000)
     if folder is not None:
         settings.set(options.CHECKPOINT_DIR, str(folder))
     env = StreamExecutionEnvironment.get_execution_environment(settings)

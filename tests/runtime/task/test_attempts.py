@@ -59,7 +59,11 @@ def job(attempts: Attempts, folder: Path, sink: RecordingSink, **settings: str) 
         numbers.key_by("f0").process(Remember(), TOKEN).uid("remember").sink_to(sink).uid("out")
 
     runtime = TwoWorkers(attempts)
-    limit = {"headrace.epoch.max-records": "1", "headrace.epoch.first-records": "1"}
+    limit = {
+        "headrace.epoch.max-records": "1",
+        "headrace.epoch.target-duration": "60s",
+        "headrace.epoch.first-records": "1",
+    }
     return run_job(build, runtime, folder, limit | settings), runtime
 
 
@@ -155,6 +159,7 @@ def test_attempts_that_run_at_once_write_the_same_files_with_the_same_bytes(
     settings = {
         "parallelism.default": "2",
         "headrace.epoch.max-records": "250",
+        "headrace.epoch.target-duration": "60s",
         "headrace.epoch.first-records": "500",
         "execution.checkpointing.data-inline-threshold": "0",
     }

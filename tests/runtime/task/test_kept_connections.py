@@ -70,7 +70,11 @@ def test_connections_outlast_tasks_that_change_places_but_not_the_run(tmp_path: 
         numbers.sink_to(RecordingSink())
 
     runtime = Watched(lambda epoch: [(epoch % 2,)])
-    limit = {"headrace.epoch.max-records": "10", "headrace.epoch.first-records": "10"}
+    limit = {
+        "headrace.epoch.max-records": "10",
+        "headrace.epoch.target-duration": "60s",
+        "headrace.epoch.first-records": "10",
+    }
     manager = run_job(build, runtime, tmp_path, limit)
     manager.open()
     for _ in range(6):

@@ -46,7 +46,11 @@ def job(attempts: Attempts, folder: Path, sink: RecordingSink) -> tuple[JobManag
         windows.aggregate(aggregates.sum("value").alias("s")).uid("windows").sink_to(sink).uid("out")
 
     runtime = Watched(attempts)
-    limit = {"headrace.epoch.max-records": "50", "headrace.epoch.first-records": "50"}
+    limit = {
+        "headrace.epoch.max-records": "50",
+        "headrace.epoch.target-duration": "60s",
+        "headrace.epoch.first-records": "50",
+    }
     return run_job(build, runtime, folder, limit), runtime
 
 

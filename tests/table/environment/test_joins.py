@@ -88,4 +88,13 @@ def test_batches_give_the_same_however_much_is_held(query: str, monkeypatch: pyt
     monkeypatch.setattr(bounded_join, "_HELD_BYTES", 1)
     monkeypatch.setattr(group_aggregate, "_HELD_ROWS", 2)
     assert result() == expected
-    assert result(**{"headrace.epoch.max-records": "1", "headrace.epoch.first-records": "1"}) == expected
+    assert (
+        result(
+            **{
+                "headrace.epoch.max-records": "1",
+                "headrace.epoch.target-duration": "60s",
+                "headrace.epoch.first-records": "1",
+            }
+        )
+        == expected
+    )

@@ -136,6 +136,7 @@ def test_functions_of_the_user_are_called_in_conditions_and_measures() -> None:
 )
 def test_rows_that_come_at_the_end_of_a_batch_job_are_matched(query: str, expected: list[Any]) -> None:
     tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    tables.get_config().set("headrace.runtime", "local")
     time = "TIMESTAMP '2024-05-01 10:00:0"
     rows = ", ".join(f"('{k}', {x}, {time}{t}')" for k, x, t in [("a", 5, 2), ("b", 4, 1), ("a", 1, 1), ("b", 5, 3)])
     tables.execute_sql(f"CREATE VIEW r AS SELECT * FROM (VALUES {rows}) AS r (k, x, t)")

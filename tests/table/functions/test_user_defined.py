@@ -425,6 +425,7 @@ def test_wrong_calls_are_refused(query: str, message: str) -> None:
 
 def test_a_function_that_a_built_in_one_hides_is_called_by_its_path() -> None:
     tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    tables.get_config().set("headrace.runtime", "local")
     tables.create_temporary_function("split", udtf(lambda text: [(text, 1)], result_types=["STRING", "INT"]))
     whole = "`default_catalog`.`default_database`.`split`"
     with pytest.raises(SqlValidationError, match="The built-in SPLIT hides yours: call `default_catalog`"):
