@@ -1,6 +1,6 @@
 """A plugin of pytest, found wherever headrace is installed: the fixture ``headrace_job``, and one option.
 
-Every run of pytest imports this module, so it imports nothing of headrace before a test asks for a job.
+Every run of pytest imports this module, so it imports nothing of headrace before a test requests a job.
 """
 
 from __future__ import annotations

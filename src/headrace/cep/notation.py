@@ -121,10 +121,10 @@ def _drawn(pattern: PatternStructure[Any], indent: str) -> Iterator[str]:
             yield from _drawn(stage.group, indent + "    ")
         else:
             condition = stage.get_condition()
-            told = "any event" if condition is ALWAYS else str(condition)
+            source = "any event" if condition is ALWAYS else str(condition)
             if isinstance(condition, And | Or):
-                told = told.removeprefix("(").removesuffix(")")
-            yield f"{indent}● {stage.get_name()}{' ' if quantity else ''}{quantity}: {told}"
+                source = source.removeprefix("(").removesuffix(")")
+            yield f"{indent}● {stage.get_name()}{' ' if quantity else ''}{quantity}: {source}"
         until = stage.get_until_condition()
         if until is not None:
             yield f"{indent}  until {until}"
@@ -395,8 +395,8 @@ def pattern_to_json(pattern: PatternStructure[Any]) -> Json:
         InvalidProgramError: when a condition is no expression.
     """
     skip = pattern.get_after_match_skip_strategy()
-    told: Json = {"stages": [_stage_to_json(stage) for stage in pattern.stages()]}
-    return told if isinstance(skip, NoSkip) else {**told, "skip": _skip_to_json(skip)}
+    source: Json = {"stages": [_stage_to_json(stage) for stage in pattern.stages()]}
+    return source if isinstance(skip, NoSkip) else {**source, "skip": _skip_to_json(skip)}
 
 
 def _stage_to_json(stage: PatternStructure[Any]) -> Json:
@@ -464,17 +464,17 @@ def _skip_to_json(skip: SkipStrategy) -> list[str]:
     return [str(skip).partition("(")[0], *name, *throws]
 
 
-def pattern_from_json(told: object, begin: Begin[P]) -> P:
+def pattern_from_json(source: object, begin: Begin[P]) -> P:
     """A pattern that is told as JSON; methods may have Flink's names.
 
     Args:
-        told: an object with its stages and its skip strategy, or the list of stages alone.
+        source: an object with its stages and its skip strategy, or the list of stages alone.
         begin: begins a pattern.
 
     Raises:
         InvalidProgramError: when it is none.
     """
-    whole = told if isinstance(told, Mapping) else {"stages": told}
+    whole = source if isinstance(source, Mapping) else {"stages": source}
     _check_fields(whole, "a pattern", required=("stages",), others=("skip",))
     skip = None if whole.get("skip") is None else _skip_of(whole["skip"])
     return _sequence(whole["stages"], skip, begin)
@@ -499,12 +499,12 @@ def _sequence(stages: object, skip: SkipStrategy | None, begin: Begin[P]) -> P:
 def _called(pattern: P, call: object) -> P:
     if not isinstance(call, Sequence) or isinstance(call, str) or not call:
         raise refused(f"a call is a list of a method and its arguments, not {call!r}")
-    told, *arguments = call
-    method = _name(told, _CALLS, "a method of patterns")
+    source, *arguments = call
+    method = _name(source, _CALLS, "a method of patterns")
     options: Json = {}
     if method in _CONDITIONS:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
-            raise refused(f"{told} takes the text of an expression, not {arguments!r}")
+            raise refused(f"{source} takes the text of an expression, not {arguments!r}")
     elif method in _QUANTIFIERS and arguments and isinstance(arguments[-1], Mapping):
         options["window_time"] = arguments.pop().get(_GAP)
     elif method == "within":
@@ -513,12 +513,12 @@ def _called(pattern: P, call: object) -> P:
     try:
         added: P = called(*arguments, **options)
     except TypeError as error:
-        raise refused(f"{told}: {error}") from None
+        raise refused(f"{source}: {error}") from None
     return added
 
 
-def _skip_of(told: object) -> SkipStrategy:
-    name, *rest = told if isinstance(told, list) else [told]
+def _skip_of(source: object) -> SkipStrategy:
+    name, *rest = source if isinstance(source, list) else [source]
     made: Any = _ALL_SKIPS[_name(name, _ALL_SKIPS, "a skip strategy")]
     try:
         strategy: Any = made(*rest[:1])
@@ -527,20 +527,20 @@ def _skip_of(told: object) -> SkipStrategy:
         raise refused(f"{name}: {error}") from None
 
 
-def _name(told: object, known: Any, what: str) -> str:
+def _name(source: object, known: Any, what: str) -> str:
     """A name as it is in Python, which may have been given as it is in Flink."""
-    name = _BEGINNINGS_OF_WORDS.sub("_", told).lower() if isinstance(told, str) and told not in known else told
+    name = _BEGINNINGS_OF_WORDS.sub("_", source).lower() if isinstance(source, str) and source not in known else source
     if not isinstance(name, str) or name not in known:
         hint = alike(str(name), list(known)) or f": write {', '.join(sorted(known))}"
-        raise refused(f"{told!r} is not {what}{hint}")
+        raise refused(f"{source!r} is not {what}{hint}")
     return name
 
 
-def _check_fields(told: object, what: str, required: Sequence[str], others: Sequence[str]) -> None:
-    if not isinstance(told, Mapping):
-        raise refused(f"{what} is an object with {', '.join((*required, *others))}, not {told!r}")
-    unknown = [name for name in told if name not in (*required, *others)]
-    missing = [name for name in required if name not in told]
+def _check_fields(source: object, what: str, required: Sequence[str], others: Sequence[str]) -> None:
+    if not isinstance(source, Mapping):
+        raise refused(f"{what} is an object with {', '.join((*required, *others))}, not {source!r}")
+    unknown = [name for name in source if name not in (*required, *others)]
+    missing = [name for name in required if name not in source]
     if unknown or missing:
         problem = (
             f"has no field {unknown[0]!r}{alike(str(unknown[0]), [*required, *others])}"

@@ -88,11 +88,11 @@ class Pattern(PatternStructure[T]):
         return parse_pattern(text, conditions or {}, Pattern.begin)
 
     @staticmethod
-    def from_json(told: str | Mapping[str, Any] | Sequence[Any]) -> Pattern[Any]:
+    def from_json(source: str | Mapping[str, Any] | Sequence[Any]) -> Pattern[Any]:
         """Make a pattern of JSON, as :meth:`to_json` gives it.
 
         Args:
-            told: the text, or what it stands for: an object with ``stages`` and ``skip``, or the list of stages.
+            source: the text, or what it stands for: an object with ``stages`` and ``skip``, or the list of stages.
                 Conditions are texts of expressions, methods may have Flink's names.
 
         Raises:
@@ -107,12 +107,12 @@ class Pattern(PatternStructure[T]):
             >>> print(Pattern.from_json(stages))
             small followed_by large within 1 min
         """
-        if isinstance(told, str):
+        if isinstance(source, str):
             try:
-                told = json.loads(told)
+                source = json.loads(source)
             except ValueError as error:
                 raise refused(f"from_json(): this is no JSON: {error}") from None
-        return pattern_from_json(told, Pattern.begin)
+        return pattern_from_json(source, Pattern.begin)
 
     def to_json(self) -> str:
         r"""The pattern as JSON; conditions have to be expressions.

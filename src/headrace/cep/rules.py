@@ -71,10 +71,10 @@ class PatternRule:
             InvalidProgramError: when it is no JSON of a rule. The pattern in it is not looked at.
         """
         try:
-            told = json.loads(text)
+            source = json.loads(text)
         except ValueError as error:
             raise InvalidProgramError(f"a rule is JSON: {error}") from None
-        return _of_mapping(told)
+        return _of_mapping(source)
 
     def to_json(self) -> str:
         """The rule as JSON.
@@ -85,12 +85,12 @@ class PatternRule:
         pattern: Any = self.pattern
         if isinstance(pattern, Pattern):
             pattern = json.loads(pattern.to_json())
-        told = {"id": self.id, "pattern": pattern}
+        source = {"id": self.id, "pattern": pattern}
         if self.conditions:
-            told["conditions"] = {name: _text_of(given) for name, given in self.conditions.items()}
+            source["conditions"] = {name: _text_of(given) for name, given in self.conditions.items()}
         if self.version is not None:
-            told["version"] = self.version
-        return json.dumps(told, ensure_ascii=False)
+            source["version"] = self.version
+        return json.dumps(source, ensure_ascii=False)
 
 
 def _text_of(condition: Given[Any]) -> str:
@@ -105,15 +105,15 @@ def _text_of(condition: Given[Any]) -> str:
     )
 
 
-def _of_mapping(told: object) -> PatternRule:
-    if not isinstance(told, Mapping):
-        raise InvalidProgramError(f"a rule is an object with {', '.join(_FIELDS)}, not {told!r}")
-    unknown = [name for name in told if name not in _FIELDS]
+def _of_mapping(source: object) -> PatternRule:
+    if not isinstance(source, Mapping):
+        raise InvalidProgramError(f"a rule is an object with {', '.join(_FIELDS)}, not {source!r}")
+    unknown = [name for name in source if name not in _FIELDS]
     if unknown:
         raise InvalidProgramError(f"a rule has no field {unknown[0]!r}{alike(str(unknown[0]), list(_FIELDS))}")
-    if "id" not in told or "pattern" not in told:
+    if "id" not in source or "pattern" not in source:
         raise InvalidProgramError("a rule needs an id and a pattern, which is null to withdraw it")
-    return PatternRule(told["id"], told["pattern"], told.get("conditions") or {}, told.get("version"))
+    return PatternRule(source["id"], source["pattern"], source.get("conditions") or {}, source.get("version"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,16 +224,16 @@ def _rule_of(record: Any) -> PatternRule:
 
 
 def _pattern_of(rule: PatternRule) -> Pattern[Any]:
-    told = rule.pattern
-    if isinstance(told, str) and not told.lstrip().startswith(("{", "[")):
-        return Pattern.parse(told, rule.conditions)
+    source = rule.pattern
+    if isinstance(source, str) and not source.lstrip().startswith(("{", "[")):
+        return Pattern.parse(source, rule.conditions)
     if rule.conditions:
         raise InvalidProgramError("conditions belong to a pattern that is a text, which names them")
-    if isinstance(told, Pattern):
-        return told
-    if isinstance(told, str | Mapping | list):
-        return Pattern.from_json(told)
-    raise InvalidProgramError(f"a pattern is a Pattern, a text or JSON, not {told!r}")
+    if isinstance(source, Pattern):
+        return source
+    if isinstance(source, str | Mapping | list):
+        return Pattern.from_json(source)
+    raise InvalidProgramError(f"a pattern is a Pattern, a text or JSON, not {source!r}")
 
 
 def _stored(pattern: Pattern[Any]) -> str | bytes:

@@ -1,7 +1,7 @@
-"""A checkpoint directory as a place: whether it keeps the promises that exactness rests on, and who may write to it.
+"""A checkpoint directory as a place: whether it keeps the promises that exactness rests on, and its owner.
 
 That is the job manager that has started last. Each claims a generation before it writes anything: a file with the job's
-id and its own mark, made exclusively and kept for ever. One that finds a younger generation of somebody else's has been
+id and its own mark, made exclusively and kept for ever. One that finds a younger generation of another one has been
 superseded. The names of manifests alone would not do as a fence: old ones are deleted, so one that wakes up after a
 long time finds the name of its next manifest free again.
 """
@@ -31,7 +31,7 @@ _OF_A_JOB: Final = frozenset(
 )
 
 _PROBE_LIFE_SECONDS: Final = 3600
-"""A file of a start that is this old is not one that somebody is just trying the folder with."""
+"""A file of a start that is this old is not one with which a job is just trying the folder."""
 
 
 def has_begun(directory: Folder) -> bool:
@@ -107,7 +107,7 @@ def probe(folder: Folder) -> None:
     except OSError as error:
         if isinstance(error, CheckpointStorageError):
             raise
-        # Of a link alone two names are told; the file was written before, so rights are not what is missing.
+        # Only a link has two names; the file was written before, so rights are not what is missing.
         is_link = error.filename2 is not None and error.errno in _NOT_KNOWN
         why = "; the file system has no hard links, which are needed here: use another one" if is_link else ""
         raise CheckpointStorageError(f"checkpoint directory {folder} cannot be used: {error}{why}") from error
@@ -153,10 +153,10 @@ class Generations:
         folder.make()
 
     def claim(self, at_least: int, job_id: str) -> int:
-        """A generation that nobody had, and younger than all others.
+        """A generation that was never claimed, and younger than all others.
 
         Args:
-            at_least: the first that nobody can have had, by the newest manifest; files may have been lost.
+            at_least: the first that cannot have been claimed, by the newest manifest; files may have been lost.
             job_id: whose it is.
         """
         generation = max([at_least, *(taken + 1 for taken in self._taken())])
@@ -165,7 +165,7 @@ class Generations:
         return generation
 
     def renew(self, job_id: str) -> int | None:
-        """The generation after one's own; None when the youngest is somebody else's.
+        """The generation after one's own; None when the youngest is another job manager's.
 
         Raises:
             CheckpointError: when there is none any more.
@@ -181,7 +181,7 @@ class Generations:
         return None
 
     def is_current(self, generation: int) -> bool:
-        """Return whether nobody else has a younger one; they are claimed one after the other, so the next one tells.
+        """Return whether there is no younger one; they are claimed one after the other, so the next one says so.
 
         One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
         """
@@ -193,7 +193,7 @@ class Generations:
         return True
 
     def job_id(self) -> str | None:
-        """The job that the directory belongs to, by the youngest generation of ours; None when nobody had it yet."""
+        """The job that the directory belongs to, by the youngest generation of ours; None if it is new."""
         owners = (self._read(generation)[0] for generation in sorted(self._taken(), reverse=True))
         return next(filter(None, owners), None)
 
@@ -202,7 +202,7 @@ class Generations:
         self.folder.remove_unfinished(lambda name: _NUMBER.fullmatch(name) is not None and int(name) < generation)
 
     def check(self, generation: int, job_id: str, manifest: str) -> None:
-        """Refuse a manifest that somebody has put here from the checkpoint directory of another job.
+        """Refuse a manifest that was put here from the checkpoint directory of another job.
 
         Raises:
             CheckpointError: naming both files, when the generation was claimed by another job.
@@ -236,7 +236,7 @@ class Generations:
         return self._read(generation)[1] == self._mark
 
     def _read(self, generation: int) -> tuple[str, str]:
-        """The job and the mark of whoever claimed it; empty when it is a stranger's file, or a folder."""
+        """The job and the mark of its owner; empty when it is another file, or a folder."""
         try:
             claim = _CLAIM.match(self.folder.read(str(generation)).decode(errors="replace"))
         except IsADirectoryError:
@@ -293,7 +293,7 @@ class Pins:
         self._left = frozenset(name for name, pin in self._known.items() if not pin.lasts)
 
     def left(self) -> dict[str, Pin]:
-        """The pins of savepoints that earlier owners were taking, of which nobody has told what became of them."""
+        """The pins of savepoints that earlier owners were taking, whose outcome is not known."""
         return {name: pin for name, pin in self._known.items() if name in self._left}
 
     def lasting(self) -> dict[str, Pin]:
@@ -316,13 +316,13 @@ class Pins:
         return frozenset() if pin is None else frozenset(pin.files) - self.files
 
     def forget_disposed(self) -> frozenset[str]:
-        """Forget the pins of native savepoints that somebody else has disposed of; returns the files that they kept."""
+        """Forget the pins of native savepoints that have been disposed of; returns the files that they kept."""
         lasting = self.lasting()
         if not lasting:
             return frozenset()
         try:
             disposed = lasting.keys() - self._folder.names()
-        except FileNotFoundError:  # all of them at once, as nobody disposes of savepoints
+        except FileNotFoundError:  # all of them at once, which is no disposal of savepoints
             return frozenset()
         return frozenset(file for name in disposed for file in self._known.pop(name).files)
 
@@ -347,7 +347,7 @@ def read_pin(folder: Folder, name: str) -> Pin | None:
         if document.pop("checksum", None) != _checksum(name, document):
             raise ValueError("its checksum is that of something else")
         return Pin(document["savepoint"], tuple(document["files"]), document["lasts"])
-    except FileNotFoundError:  # somebody has just disposed of the savepoint
+    except FileNotFoundError:  # the savepoint has just been disposed of
         return None
     except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
         raise CheckpointError(

@@ -158,7 +158,7 @@ class OperatorSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StageSnapshot:
-    """All tasks of a stage; which operators it held tells where their state is after the program has changed.
+    """All tasks of a stage; the operators that it held say where their state is after the program has changed.
 
     Attributes:
         operators: by uid. Of stage 0 only those that may hold state: event time is kept by split there.
@@ -171,7 +171,7 @@ class StageSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """Committables of one epoch and one sink that nobody has acknowledged yet."""
+    """Committables of one epoch and one sink that are not acknowledged yet."""
 
     epoch: int
     sink: str

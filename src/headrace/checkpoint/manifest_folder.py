@@ -1,7 +1,7 @@
 """The manifests of a checkpoint directory: a file for each, named by its number, and a note of the largest number.
 
-A manifest is created exclusively, so nobody can write a second one with its number. The note (``newest``) holds the
-largest number there was, so that a manifest that somebody removed is missed.
+A manifest is created exclusively, so there cannot be a second one with its number. The note (``newest``) holds the
+largest number there was, so that a manifest that was removed is missed.
 """
 
 import errno

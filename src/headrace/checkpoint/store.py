@@ -1,9 +1,9 @@
-"""The checkpoint directory of one job: its manifests, its state files, and who may write to it.
+"""The checkpoint directory of one job: its manifests, its state files, and its owner.
 
 Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``sinks/<uid>/…``, ``generations/<number>``,
 ``pins/<savepoint>``.
 The manifest with the largest number is the state of the job. A manifest is created exclusively, so two job managers
-cannot both write number ``n + 1``: who comes second has been superseded, and so has whoever finds a younger generation
+cannot both write number ``n + 1``: the second has been superseded, and so has one that finds a younger generation
 than its own.
 """
 
@@ -23,7 +23,7 @@ from headrace.state.state_file import CompactedName, SharedName, VersionName
 from headrace.storage.folder import Folder, posix_folder, sink_folder, source_folder
 
 LOOK_AT_PINS: Final = 16
-"""Every so many epochs it is looked who has disposed of savepoints: on an object store that costs a request."""
+"""The number of epochs between looks for disposed savepoints: on an object store that costs a request."""
 
 
 class CheckpointStore:
@@ -58,7 +58,7 @@ class CheckpointStore:
         self._collections = 0
 
     def source_folder(self, uid: str) -> Folder:
-        """The folder that belongs to one source; made by whoever needs it."""
+        """The folder that belongs to one source; made when it is needed."""
         return source_folder(self.storage, uid)
 
     def latest(self) -> Manifest | None:
@@ -70,7 +70,7 @@ class CheckpointStore:
         return self._manifests.latest()
 
     def begin(self, first: Manifest) -> Manifest | None:
-        """Become the owner of a directory without manifest; None when somebody has just written one.
+        """Become the owner of a directory without manifest; None when another job manager has just written one.
 
         A job that has been started before, but came to no manifest, keeps its id, and so finds what it left elsewhere.
         """
@@ -133,7 +133,7 @@ class CheckpointStore:
         self._pins.add(name, pin)
 
     def left_pins(self) -> dict[str, Pin]:
-        """By name, the pins of savepoints that earlier owners were taking; pinned or let go of, they are not left."""
+        """By name, the pins of savepoints that earlier owners were taking; pinned or dropped, they are not left."""
         return self._pins.left()
 
     def lasting_pins(self) -> dict[str, Pin]:
@@ -171,7 +171,7 @@ class CheckpointStore:
         """
         try:
             return self._create(manifest)
-        except FileNotFoundError:  # who takes over removes what older ones have not finished
+        except FileNotFoundError:  # a successor removes what older ones have not finished
             self._check_owner(manifest)
             raise
 
@@ -180,7 +180,7 @@ class CheckpointStore:
         try:
             self._check_owner(manifest)
         except JobSupersededError:
-            # Nobody was told of it. As the newest one it stays, and whoever comes next goes on from there, which is as
+            # It was not announced. As the newest one it stays, and a successor goes on from there, which is as
             # good: a number that came free again could be given to two manifests, one of which others have read.
             # That of a job whose checkpoints were discarded meanwhile has nothing to go on from.
             is_last = manifest.epoch >= max(self._manifests.numbers(), default=0)
@@ -219,7 +219,7 @@ class CheckpointStore:
         self._manifests.remove_unfinished(max(self._retained, default=0))
         self._generations.remove_unfinished(generation)
         # Who has taken over meanwhile may have brought in files of another job, which had generations of its own. So it
-        # is asked behind the look at what is there: who was alone then has seen nothing of others.
+        # is checked after the look at what is there: an owner then has seen nothing of others.
         self.state.remove_unfinished(lambda name: _is_state_before(name, generation) and self.is_owned_by(generation))
         needed = self._pins.files.union(*self._retained.values())
         left = [name for name in self.state.names() if name not in needed and _is_state_before(name, generation)]
@@ -239,7 +239,7 @@ class CheckpointStore:
         if mine is None:
             return
         self._manifests.discard()
-        if not self.is_owned_by(mine):  # somebody has started just now, and may have read a manifest
+        if not self.is_owned_by(mine):  # another job manager has started just now, and may have read a manifest
             return
         self._retained.clear()
         self.remove_leftovers(mine)
@@ -301,7 +301,7 @@ class TemporaryStore:
         self._pins: dict[str, Pin] = {}
 
     def source_folder(self, uid: str) -> Folder:
-        """The folder that belongs to one source; made by whoever needs it."""
+        """The folder that belongs to one source; made when it is needed."""
         return source_folder(self.storage, uid)
 
     def latest(self) -> Manifest | None:

@@ -321,4 +321,4 @@ _PATIENCE_SECONDS: Final = 30.0
 
 _OWN: Final = ("rest.", "security.ssl.")
 _PLACES: Final = (options.CHECKPOINT_DIR.key, options.RECOVERY_PATH.key, options.SAVEPOINT_DIR.key)
-"""Paths are meant as whoever submits the program sees them."""
+"""Relative paths are those of the process that submits the program."""

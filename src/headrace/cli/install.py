@@ -54,7 +54,7 @@ def _instructions(archive: Path, packages: Sequence[str], program: Path) -> str:
 
 
 def _program_of(job: Path) -> Path:
-    """The program, where it can be told from the other modules."""
+    """The program, if it is not one of the other modules."""
     usual = job / _USUAL_PROGRAM
     programs = [usual] if usual.is_file() else [*job.glob("*.py")]
     return programs[0] if len(programs) == 1 else job / _PROGRAM

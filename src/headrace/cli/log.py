@@ -165,7 +165,7 @@ def abandon(
     force: Annotated[bool, typer.Option("--force", help="Do it: it will never go on.")] = False,
     define: Definitions = None,
 ) -> None:
-    """Remove what waits for the commit of a job or producer that is given up for good, and have nobody commit it."""
+    """Remove what waits for the commit of a job or producer that is given up for good: it is never committed."""
     from headrace.log.transactions import abandon as abandon_open
     from headrace.log.transactions import open_transactions
 
@@ -192,7 +192,7 @@ def compact(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All if left out.")] = None,
     define: Definitions = None,
 ) -> None:
-    """Delete by time and size, compact and merge all there is, and remove files that nobody needs."""
+    """Delete by time and size, compact and merge all there is, and remove files that are not needed."""
     log = _open(location, define)
     for topic in topics or ():
         log.partitions_of(topic)  # an error where there is none

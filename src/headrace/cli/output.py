@@ -126,7 +126,7 @@ def _print(console: Console, text: Text) -> None:
 
 
 _NO_LIMIT: Final = 10_000
-"""So wide is what is no terminal, and says no width by ``COLUMNS``: nobody cuts what other programs are to read."""
+"""The width of output that is no terminal, without ``COLUMNS``: what other programs read is not cut."""
 
 
 def output() -> Console:

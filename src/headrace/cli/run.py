@@ -36,7 +36,7 @@ class InterruptGuard:
 
     Python runs signal handlers in the main thread, which waits for the job meanwhile, and when the system hands the
     signal to another thread nothing wakes it. So the handler is not relied on: a thread of the guard's own reads the
-    signals from the wake-up descriptor, which is written to whoever gets them.
+    signals from the wake-up descriptor, which is written to in whichever thread they arrive.
 
     Args:
         say: called with what the user is to know, in the guard's thread.

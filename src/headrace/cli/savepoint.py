@@ -90,7 +90,7 @@ def run_dispose(savepoint: str, configuration: Configuration) -> None:
 def _wait_for_begin(directory: Folder, seconds: float) -> None:
     """Wait for a job to begin in a directory, and say so.
 
-    Only where one may be about to. Elsewhere a request would be a stray file, which whoever reads that folder takes for
+    Only where one may be about to. Elsewhere a request would be a stray file, which readers of that folder take for
     data.
 
     Raises:

@@ -72,7 +72,7 @@ def configuration_of(definitions: list[str] | None, properties_file: Path | None
 
 
 _FIRST_PORTS: Final = "8081-8180"
-"""Where jobs are served that nobody has given a port: that of Flink, or the next free one."""
+"""The default ports of servers of jobs: that of Flink, or the next free one."""
 
 
 def with_rest(settings: Mapping[str, str], address: str | None) -> dict[str, str]:

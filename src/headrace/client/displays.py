@@ -176,7 +176,7 @@ class ProgressListener:
                     self._end(event, shown)
 
     def starting(self, what: str) -> None:
-        """A line about what the user waits for; once, whoever starts it."""
+        """A line about what the user waits for; once for all jobs."""
         if what != self._starting:
             self._starting = what
             self._introduce(f"starting {what} …")
@@ -319,7 +319,7 @@ class PanelListener(ProgressListener):
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, clock)
         self._live: LivePanel | None = None
-        # Not the lock of the jobs: drawing asks for that one while rich holds its own
+        # Not the lock of the jobs: drawing takes that one while rich holds its own
         self._live_lock = threading.Lock()
 
     def started(self) -> None:
@@ -353,7 +353,7 @@ def listener_for(console: Console, *, progress: bool | None) -> ProgressListener
 
 @cache
 def terminal_listener() -> ProgressListener:
-    """The one of this process, for programs that nobody has started with a listener of their own."""
+    """The one of this process, for programs that have no listener of their own."""
     listener = listener_for(Console(stderr=True), progress=None)
     atexit.register(listener.close)  # a panel hides the cursor
     return listener

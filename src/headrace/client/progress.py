@@ -88,7 +88,7 @@ class JobProgress:
 
     @property
     def note(self) -> str:
-        """What went wrong last and is being repaired, or waits for somebody."""
+        """What went wrong last and is being repaired, or waits for the user."""
         failed, held = self.job.failure, self.job.held
         if held is not None:
             return str(held)

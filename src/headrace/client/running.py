@@ -39,7 +39,7 @@ TERMINATED: Final = 128 + signal.SIGTERM
 """What a shell gives for a program that ended by SIGTERM."""
 
 PIPE_CLOSED: Final = 128 + signal.SIGPIPE
-"""What a shell gives for a program that wrote to a pipe which nobody reads any more, as ``head`` leaves behind."""
+"""What a shell returns for a program that wrote to a pipe without a reader, as ``head`` leaves behind."""
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -145,7 +145,7 @@ _STEPS: Final = (
 def result_of(client: JobClient) -> JobExecutionResult:
     """Wait for a job in a program, and give its result.
 
-    Ctrl-C cancels the job. The program ends by ``SystemExit`` when nobody reads any more what the job prints.
+    Ctrl-C cancels the job. The program ends by ``SystemExit`` when the reader of what the job prints has gone.
 
     Raises:
         SystemExit: with the code of a program that ended by SIGPIPE; and as :func:`_result_of`.
@@ -154,7 +154,7 @@ def result_of(client: JobClient) -> JobExecutionResult:
     try:
         return _result_of(client.get_job_execution_result())
     except KeyboardInterrupt:
-        client.cancel()  # in a notebook the process lives on, and nobody has the client
+        client.cancel()  # in a notebook the process lives on, and the client is lost
         raise
     except OutputClosedError:
         raise SystemExit(PIPE_CLOSED) from None

@@ -492,7 +492,7 @@ def _display(configuration: Configuration) -> JobListener | None:
 def _configure_logging(configuration: Configuration) -> None:
     if not LogSettings.of(configuration).apply():
         logger.warning(
-            "%s and %s have no effect: the root logger has handlers already, as another job of this process has asked, "
+            "%s and %s have no effect: the root logger has handlers already, as another job of this process has set, "
             "or of the program's own, which may have a headrace.common.logs.JsonFormatter",
             options.LOG_LEVEL.key,
             options.LOG_FORMAT.key,

@@ -37,22 +37,22 @@ class CallSite:
 
 UNKNOWN_CALL_SITE = CallSite("<unknown>", 0, "<unknown>")
 
-_asked_for: ContextVar[CallSite | None] = ContextVar("asked_for", default=None)
+_declared_site: ContextVar[CallSite | None] = ContextVar("asked_for", default=None)
 
 
 @contextmanager
-def asked_for_at(site: CallSite) -> Iterator[None]:
+def declared_at(site: CallSite) -> Iterator[None]:
     """Have :func:`caller` give a line that is not on the call stack: that of a statement in a script."""
-    token = _asked_for.set(site)
+    token = _declared_site.set(site)
     try:
         yield
     finally:
-        _asked_for.reset(token)
+        _declared_site.reset(token)
 
 
 def caller() -> CallSite:
-    """The innermost frame of the current call stack that does not belong to headrace, or what ``asked_for_at`` says."""
-    if (given := _asked_for.get()) is not None:
+    """The innermost frame of the current call stack that does not belong to headrace, or what ``declared_at`` says."""
+    if (given := _declared_site.get()) is not None:
         return given
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_inside(frame):

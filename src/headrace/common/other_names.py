@@ -560,23 +560,23 @@ def alike(name: str, known: Iterable[str]) -> str:
     return f": did you mean {' or '.join(by_words[each] for each in close)}?" if close else ""
 
 
-def built_in_call(asked: Any) -> str | None:
+def built_in_call(call: Any) -> str | None:
     """Advice for ``"sum"``, ``{"amount": "sum"}``, Python's own ``sum``, or ``count`` that is not called.
 
     It begins in lower case.
 
     Args:
-        asked: what an aggregate was asked for with.
+        call: what names the aggregate.
 
     Returns:
         None for what is nothing of the kind.
     """
-    is_uncalled = isinstance(asked, FunctionType) and asked.__module__.startswith("headrace.operators.aggregates.")
-    if is_uncalled or any(asked is function for function in (sum, min, max, len)):
-        asked = asked.__name__
-    if not isinstance(asked, str | Mapping | list | tuple):
+    is_uncalled = isinstance(call, FunctionType) and call.__module__.startswith("headrace.operators.aggregates.")
+    if is_uncalled or any(call is function for function in (sum, min, max, len)):
+        call = call.__name__
+    if not isinstance(call, str | Mapping | list | tuple):
         return None
-    fields = asked if isinstance(asked, Mapping) else {"field": asked}
+    fields = call if isinstance(call, Mapping) else {"field": call}
     pairs = [
         (field, name)
         for field, names in fields.items()

@@ -144,10 +144,10 @@ def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE) -> None:
         setattr(module, each, public(getattr(module, each)))
 
     @hides_engine
-    def look_up(asked: str) -> Any:
-        if asked in elsewhere:
-            return public(getattr(import_module(elsewhere[asked]), asked))
-        raise answer(module, asked, sys._getframe(2))  # behind hides_engine
+    def look_up(attribute: str) -> Any:
+        if attribute in elsewhere:
+            return public(getattr(import_module(elsewhere[attribute]), attribute))
+        raise answer(module, attribute, sys._getframe(2))  # behind hides_engine
 
     vars(module).update(__getattr__=look_up, __dir__=lambda: _names(module))
 

@@ -158,16 +158,16 @@ def to_millis(value: Duration | Time | datetime.timedelta | int, argument: str =
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    asked = f"{argument}: " if argument else ""
+    prefix = f"{argument}: " if argument else ""
     if isinstance(value, Time):
         return value.to_milliseconds()
     if isinstance(value, Duration | datetime.timedelta):
         parts = divmod(value.nanos, NANOS_PER_MILLI) if isinstance(value, Duration) else divmod(value, _MILLISECOND)
         if not parts[1]:
             return parts[0]
-        raise refused(f"{asked}{value} is not a whole number of milliseconds", InvalidTypeError)
+        raise refused(f"{prefix}{value} is not a whole number of milliseconds", InvalidTypeError)
     raise refused(
-        f"{asked}expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}: "
+        f"{prefix}expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}: "
         "write Time.minutes(5), say",
         InvalidTypeError,
     )

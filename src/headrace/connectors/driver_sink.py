@@ -279,7 +279,7 @@ def _print(texts: Sequence[str], *, to_stderr: bool) -> None:
             print(*texts, sep="", end="", file=stream, flush=True)
     except BrokenPipeError as error:
         _detach(stream)
-        raise OutputClosedError("nobody reads any more what is printed") from error
+        raise OutputClosedError("the reader of what is printed has gone") from error
 
 
 def _detach(stream: TextIO) -> None:

@@ -2,7 +2,7 @@
 
 A source has two halves. The **enumerator** lives in the driver: it finds splits, says how far each one can be read now
 and cuts an epoch's share of it into pieces. The **reader** lives in the task: it reads one piece, straight into Arrow
-where it can. A piece has fixed ends, so reading it again gives the same records; that is all that exactness asks of
+where it can. A piece has fixed ends, so reading it again gives the same records; that is all that exactness requires of
 a source.
 
 A *split* is the unit of event time: one Kafka partition, one log partition, or a set of files read in one order. It

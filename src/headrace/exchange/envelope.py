@@ -133,7 +133,7 @@ class ChannelSummary(NamedTuple):
         channel: the split or the sending subtask.
         piece: its number, from 0.
         start: the watermark before the epoch's first record (the same in every piece).
-        final: the watermark after the piece, as far as the piece alone tells.
+        final: the watermark after the piece, as far as the piece alone says.
         status: the status at the end of the epoch.
         envelopes: how many data envelopes the receiver gets from this piece.
     """
@@ -228,7 +228,7 @@ class PayloadDecoder:
 
     Args:
         record_type: the type of the records.
-        key: as :func:`encode` was told.
+        key: that of :func:`encode`.
     """
 
     def __init__(self, record_type: TypeInformation, key: KeySelection | None) -> None:

@@ -111,7 +111,7 @@ class EdgeSender:
     Args:
         edge: the edge.
         outbox: takes finished envelopes.
-        summaries: is told how each channel ended.
+        summaries: gets the end of each channel.
         guard: is around everything that calls the user's code (key functions) or shows that a record does not fit its
             type, so that an error names the operator.
 
@@ -161,7 +161,7 @@ class EdgeSender:
     def _prepared(self, batch: Batch) -> Batch:
         """The records with their keys found and their columns made.
 
-        Whatever is wrong about them is told of the operator that made them, which is this sender's.
+        Errors about them name the operator that made them, which is this sender's.
         """
         with self._guard():
             if batch.type.arrow_type is not None:

@@ -1,6 +1,6 @@
 """Evaluation: values of bound expressions, for whole batches at a time.
 
-It knows no function by name. What computes a function is a :class:`Bound` of whoever binds it: the expressions of
+It knows no function by name. What computes a function is a :class:`Bound` of its binder: the expressions of
 ``col()`` in :mod:`headrace.expressions.binding`, those of SQL in ``headrace.table``.
 """
 
@@ -178,12 +178,12 @@ class BoundCase(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundLogic(Bound):
-    """``AND`` or ``OR`` of three values: a record that one condition decides is not asked the ones after it.
+    """``AND`` or ``OR`` of three values: the conditions after one that decides a record are not evaluated for it.
 
     Attributes:
         is_and: whether all conditions have to be true, and not one of them.
-        conditions: the conditions, in the order in which they are asked.
-        is_ordered: whether they have to be asked in that order, since one gives another answer when it is asked again.
+        conditions: the conditions, in the order in which they are evaluated.
+        is_ordered: whether they have to be evaluated in that order, since one differs when it is evaluated again.
     """
 
     is_and: bool
@@ -202,8 +202,8 @@ class BoundLogic(Bound):
         for condition in self.conditions:
             is_decided = pc.equal(result, not self.is_and).fill_null(False)
             rows = np.flatnonzero(~is_decided.to_numpy(zero_copy_only=False))
-            asked = condition.column(batch.take(pa.array(rows)))
-            result = combine(result, pc.replace_with_mask(result, pc.invert(is_decided), asked))
+            answers = condition.column(batch.take(pa.array(rows)))
+            result = combine(result, pc.replace_with_mask(result, pc.invert(is_decided), answers))
         return result
 
 

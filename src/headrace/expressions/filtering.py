@@ -1,4 +1,4 @@
-"""Filters of rows: the parts of a condition are asked one after the other, each of the rows that are left."""
+"""Filters of rows: the parts of a condition are evaluated one after the other, each for the rows that are left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _NARROWED: Final = 0.5
-"""Of so many rows, or fewer, the columns are gathered for the next part; of more, all are asked."""
+"""Of so many rows, or fewer, the columns are gathered for the next part; of more, it is evaluated for all."""
 
 _NUMBER, _DECIMAL, _OTHER = 1.0, 2.0, 5.0
 """The costs of comparing values."""
@@ -69,7 +69,7 @@ class RowFilter:
 
 
 def _conjuncts(condition: Bound) -> tuple[Bound, ...]:
-    """The conditions that all have to be true, which may be asked in any order."""
+    """The conditions that all have to be true, which may be evaluated in any order."""
     if isinstance(condition, BoundLogic) and condition.is_and and not condition.is_ordered:
         return tuple(part for each in condition.conditions for part in _conjuncts(each))
     return (condition,)

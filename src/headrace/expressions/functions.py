@@ -248,7 +248,7 @@ def _substring(text: Datum, *, start: int, length: int | None) -> Datum:
 def _like(text: Datum, *, pattern: str) -> Datum:
     if "\\" not in pattern:
         return pc.match_like(text, pattern=pattern)
-    # Arrow would take a backslash for itself in a pattern that asks no more than how a text begins or ends.
+    # Arrow would take a backslash for itself in a pattern for how a text begins or ends.
     parts = (_ANYTHING.get(part) or re.escape(part[1:] or part) for part in _PATTERN_PARTS.findall(pattern))
     return pc.match_substring_regex(text, pattern=rf"(?s)\A{''.join(parts)}\z")
 

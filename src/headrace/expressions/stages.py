@@ -51,10 +51,10 @@ class StageEvent(Unfinished):
 
     @property
     def _wanted(self) -> str:
-        told = f"{self!r} is a whole event"
+        text = f"{self!r} is a whole event"
         if len(self._stages) > 1:
-            told += f", the {'first' if self._is_first else 'last'} one of the stages {' and '.join(self._stages)}"
-        return f"{told}: name a field of it, as in {replace(self, _stages=self._stages[:1])!r}.price"
+            text += f", the {'first' if self._is_first else 'last'} one of the stages {' and '.join(self._stages)}"
+        return f"{text}: name a field of it, as in {replace(self, _stages=self._stages[:1])!r}.price"
 
     def __repr__(self) -> str:
         arguments = [*map(quoted, self._stages), *([f"offset={self._offset}"] if self._offset else [])]

@@ -422,7 +422,7 @@ def as_expression(value: object) -> Expression:
     """An expression as it is; any other value as a literal.
 
     Raises:
-        InvalidProgramError: for None, whose type nobody knows.
+        InvalidProgramError: for None, which has no type.
     """
     if isinstance(value, Expression):
         return value

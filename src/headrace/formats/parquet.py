@@ -182,7 +182,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         row_type: the type of the records.
         hadoop_config: without effect; a warning says so.
         batch_size: how many rows are read at once.
-        is_utc_timestamp: changes nothing: times without a zone are read as they are written, as true asks for.
+        is_utc_timestamp: changes nothing: times without a zone are read as they are written, as with true.
         is_case_sensitive: whether names of columns have to be spelled exactly.
 
     Examples:
@@ -219,7 +219,7 @@ def _opened(stream: pa.NativeFile, path: str) -> pq.ParquetFile:
 
 
 def _statistics_of(footer: pq.FileMetaData) -> Statistics:
-    """What the footer of a file says; columns are looked up when they are asked for."""
+    """What the footer of a file says; columns are looked up on request."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
 
@@ -308,7 +308,7 @@ class ParquetBulkWriters(ColumnWriterFactory):
         Args:
             row_type: the names and types of the columns; those of the stream's records when left out.
             hadoop_config: without effect; a warning says so.
-            utc_timestamp: changes nothing: times are written as they are, those with a zone as UTC, as true asks for.
+            utc_timestamp: changes nothing: times are written as they are, those with a zone as UTC, as with true.
             compression: ``snappy``, ``zstd``, ``gzip``, ``brotli``, ``lz4`` or ``none``.
 
         Raises:

@@ -82,13 +82,13 @@ class Partitioning(ABC):
         redistributes: whether a record may go to another subtask than the one with the number of that it comes from, so
             that it has to pass a shuffle.
         keeps_parallelism: whether there have to be as many subtasks behind it as before it.
-        asked_by: the method of the program that asks for it, where it may be refused.
+        requested_by: the method of the program that asks for it, where it may be refused.
     """
 
     label: ClassVar[str]
     redistributes: ClassVar[bool] = True
     keeps_parallelism: ClassVar[bool] = False
-    asked_by: ClassVar[str] = ""
+    requested_by: ClassVar[str] = ""
 
     def between(self, producers: int, consumers: int | None) -> "Partitioning":
         """The partitioning for so many subtasks at both ends; ``consumers`` is None where the consumer adapts."""
@@ -164,7 +164,7 @@ class ForwardAlways(Forward):
     """Records stay with the subtask that made them, as the program says: the numbers of subtasks must not differ."""
 
     keeps_parallelism = True
-    asked_by = "forward()"
+    requested_by = "forward()"
 
     def between(self, producers: int, consumers: int | None) -> Partitioning:
         return self
@@ -178,7 +178,7 @@ class ForwardByKey(ForwardAlways):
         call_site: where ``reinterpret_as_keyed`` was called.
     """
 
-    asked_by = "reinterpret_as_keyed(...)"
+    requested_by = "reinterpret_as_keyed(...)"
     call_site: CallSite
 
     def route(self, batch: Batch, keys: KeyColumn | None, sending: Sending) -> Iterator[Routed]:

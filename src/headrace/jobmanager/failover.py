@@ -119,15 +119,15 @@ def load_enrichers(configured: str | None) -> list[FailureEnricher]:
 def labels_of(enrichers: Sequence[FailureEnricher], error: BaseException, context: FailureContext) -> dict[str, str]:
     """The labels that enrichers give a failure; an enricher that fails is logged, and the labels of the others stay."""
     given: dict[FailureEnricher, dict[str, str]] = {}
-    asked = []
+    started = []
     for enricher in enrichers:
         ask = with_fields(partial(_ask, enricher, error, context, given))
         thread = threading.Thread(target=ask, name=f"headrace-{enricher}", daemon=True)
         thread.start()
-        asked.append((enricher, thread))
+        started.append((enricher, thread))
     until = time.monotonic() + ENRICHER_SECONDS
     labels: dict[str, str] = {}
-    for enricher, thread in asked:
+    for enricher, thread in started:
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
             logger.warning("%s has not labelled a failure within %g s and is left behind", enricher, ENRICHER_SECONDS)

@@ -225,13 +225,13 @@ def _holding(stage: StageSnapshot) -> Iterator[tuple[str, OperatorSnapshot]]:
 
 def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
     """Refuse another number of key groups: which task has the state of a key follows from it."""
-    asked = {operator.uid: operator for operator in plan.operators()}
+    operators = {operator.uid: operator for operator in plan.operators()}
     for uid, snapshot in (found for stage in manifest.stages for found in _holding(stage)):
         is_keyed = StateKind.KEYED in snapshot.state_kinds
-        if is_keyed and uid in asked and asked[uid].max_parallelism != snapshot.max_parallelism:
+        if is_keyed and uid in operators and operators[uid].max_parallelism != snapshot.max_parallelism:
             raise StateMigrationError(
-                f"operator {asked[uid].label}: its state has {snapshot.max_parallelism} key groups, the program asks "
-                f"for {asked[uid].max_parallelism}: max parallelism is fixed for the life of the state; call "
+                f"operator {operators[uid].label}: its state has {snapshot.max_parallelism} key groups, the program "
+                f"asks for {operators[uid].max_parallelism}: max parallelism is fixed for the life of the state; call "
                 f"set_max_parallelism({snapshot.max_parallelism}) on it, or start with a fresh directory"
             )
 
@@ -262,7 +262,7 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
         yield f"output in progress of sinks with uid {', '.join(sorted(lost))}"
 
 
-_TASKS_ASKED: Final = 4
+_TASKS_SAMPLED: Final = 4
 """The tasks of each stage that are asked: all have stored the same types, as the same program has run in them."""
 
 
@@ -276,7 +276,7 @@ def heads_of_manifest(manifest: Manifest, backend: StateBackendPlugin, storage: 
     """
     versions = list(manifest.versions())
     for stage in sorted({version.stage for version in versions}):
-        for version in islice((each for each in versions if each.stage == stage), _TASKS_ASKED):
+        for version in islice((each for each in versions if each.stage == stage), _TASKS_SAMPLED):
             yield from backend.heads(storage, version)
 
 

@@ -331,7 +331,7 @@ def _completed(job: JobServices, running: _RunningSavepoint) -> str:
         raise
     if not metadata.pin:
         end_progress(running.folder)
-        _let_go(job, running.name)
+        _end_waiting(job, running.name)
     logger.info(
         "savepoint of epoch %d, complete after %.2f s: %s",
         metadata.checkpoint.epoch,
@@ -344,10 +344,10 @@ def _completed(job: JobServices, running: _RunningSavepoint) -> str:
 def _given_up(job: JobServices, name: str, folder: Folder) -> None:
     """A savepoint is not completed: what was written of it goes; when that fails, the next start does it."""
     if give_up(folder):
-        _let_go(job, name)
+        _end_waiting(job, name)
 
 
-def _let_go(job: JobServices, name: str) -> None:
+def _end_waiting(job: JobServices, name: str) -> None:
     """Files that only a savepoint needed may go; when that fails, whoever takes the directory over does it."""
     try:
         job.store.unpin(name)

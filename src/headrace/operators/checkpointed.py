@@ -97,28 +97,28 @@ class BroadcastStates:
         self.writable = {name: BroadcastMap(entries) for name, entries in maps.items()}
 
 
-def check_declared(descriptors: Sequence[MapStateDescriptor], asked: object) -> None:
+def check_declared(descriptors: Sequence[MapStateDescriptor], descriptor: object) -> None:
     """Refuse a broadcast state that was not given to ``broadcast(...)``, or with other types.
 
     Raises:
         InvalidProgramError: naming what was.
     """
     known = ", ".join(repr(descriptor.name) for descriptor in descriptors)
-    if not isinstance(asked, MapStateDescriptor):
+    if not isinstance(descriptor, MapStateDescriptor):
         raise InvalidProgramError(
-            f"get_broadcast_state takes a MapStateDescriptor, not {asked!r}: give it one of broadcast(...), which has "
-            f"{known}"
-        )
-    declared = next((descriptor for descriptor in descriptors if descriptor.name == asked.name), None)
-    if declared is None:
-        raise InvalidProgramError(
-            f"the broadcast state {asked.name!r} was not declared: give its descriptor to broadcast(...), which "
+            f"get_broadcast_state takes a MapStateDescriptor, not {descriptor!r}: give it one of broadcast(...), which "
             f"has {known}"
         )
-    if declared.stored_types() != asked.stored_types():
+    declared = next((descriptor for descriptor in descriptors if descriptor.name == descriptor.name), None)
+    if declared is None:
         raise InvalidProgramError(
-            f"the broadcast state {asked.name!r} is {declared.type_info}, as broadcast(...) was told, and not "
-            f"{asked.type_info}"
+            f"the broadcast state {descriptor.name!r} was not declared: give its descriptor to broadcast(...), which "
+            f"has {known}"
+        )
+    if declared.stored_types() != descriptor.stored_types():
+        raise InvalidProgramError(
+            f"the broadcast state {descriptor.name!r} is {declared.type_info}, as broadcast(...) was told, and not "
+            f"{descriptor.type_info}"
         )
 
 

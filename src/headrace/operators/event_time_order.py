@@ -68,14 +68,14 @@ class EventTimeOrderOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self._take_up_waiting(context)
+        self._restore_waiting(context)
         self._operator.open(context, output)
 
     def restore_state(self, context: OperatorContext) -> None:
-        self._take_up_waiting(context)
+        self._restore_waiting(context)
         self._operator.restore_state(context)
 
-    def _take_up_waiting(self, context: OperatorContext) -> None:
+    def _restore_waiting(self, context: OperatorContext) -> None:
         self._keyed = context.state.keyed if isinstance(self._operator, KeyedProcessOperator) else None
         self._waiting = {number: self._waiting_of(number, context) for number in self._turns}
 

@@ -181,7 +181,7 @@ class AsyncPredictOperator(RequestingOperator):
     def _make_intake(self) -> Intake:
         return _PredictionIntake(self._requests)
 
-    def _asked(self, batch: Batch) -> RequestedBatch:
+    def _requested(self, batch: Batch) -> RequestedBatch:
         return RequestedBatch(batch, _parts(self._features.of(batch, self.context), self._size))
 
     def _emit(self, answers: RequestedBatch) -> None:

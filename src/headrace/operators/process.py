@@ -92,8 +92,8 @@ class ProcessOperator(FunctionOperator):
         super().open(context, output)
         function = self._function
         self._calls = [
-            InputHandler(method_of(function, name), asked, results_made_by(function, name))
-            for name, asked in zip(self._methods, self._contexts_of(context, self._timers), strict=True)
+            InputHandler(method_of(function, name), argument, results_made_by(function, name))
+            for name, argument in zip(self._methods, self._contexts_of(context, self._timers), strict=True)
         ]
 
     def _contexts_of(self, context: OperatorContext, timers: ReadOnlyTimerService) -> Sequence[ProcessContext]:
@@ -228,8 +228,8 @@ class KeyedProcessOperator(FunctionOperator):
         super().open(context, output)
         function = self._function
         self._calls = [
-            InputHandler(getattr(function, name), asked, results_made_by(function, name))
-            for name, asked in zip(self._methods, self._contexts(), strict=True)
+            InputHandler(getattr(function, name), argument, results_made_by(function, name))
+            for name, argument in zip(self._methods, self._contexts(), strict=True)
         ]
         self._only = None if self.maker is None else self._calls[0]
         self._on_timer: Any = getattr(function, "on_timer", None)

@@ -79,7 +79,7 @@ class InterruptibleRun:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: int | None = None
-        self._asked = False
+        self._requested = False
 
     def run(self, work: Callable[[], T]) -> T:
         """Do something in this thread that may be interrupted.
@@ -99,7 +99,7 @@ class InterruptibleRun:
         """Interrupt what :meth:`run` does, if it does anything; from another thread."""
         with self._lock:
             if self._thread is not None and self._thread != threading.get_ident():
-                self._asked = True
+                self._requested = True
                 _raise_in_thread(self._thread, EpochCancelledError)
 
     def _leave(self) -> None:
@@ -108,8 +108,8 @@ class InterruptibleRun:
             try:
                 with self._lock:
                     self._thread = None
-                if self._asked:
-                    self._asked = False
+                if self._requested:
+                    self._requested = False
                     _swallow_interrupt()
                 return
             except EpochCancelledError:  # in the midst of leaving: leave again
@@ -198,15 +198,15 @@ class RecordError(Exception):
 
     Attributes:
         record: the record.
-        asked_at: the line of the program that says where records go.
-        asked_by: the method that was called there.
+        requested_at: the line of the program that says where records go.
+        requested_by: the method that was called there.
     """
 
-    def __init__(self, record: object, asked_at: CallSite, asked_by: str = "key_by") -> None:
+    def __init__(self, record: object, requested_at: CallSite, requested_by: str = "key_by") -> None:
         super().__init__("it is not known where a record goes")
         self.record = record
-        self.asked_at = asked_at
-        self.asked_by = asked_by
+        self.requested_at = requested_at
+        self.requested_by = requested_by
 
 
 def user_error(
@@ -231,9 +231,9 @@ def user_error(
         timestamp: that of the record, where the function can ask for it.
         side_output: the tag that what was wrong was emitted with.
     """
-    asked_by, asked_at, label = "", None, "record"
+    requested_by, requested_at, label = "", None, "record"
     if isinstance(error, RecordError):
-        record, asked_at, asked_by = error.record, error.asked_at, error.asked_by
+        record, requested_at, requested_by = error.record, error.requested_at, error.requested_by
         error = error.__cause__ or error
     if isinstance(error, UserFunctionError | StateCorruptedError | InfrastructureError) or is_interruption(error):
         return error
@@ -246,13 +246,13 @@ def user_error(
     has_state = context.optional_state is not None
     place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
     lines = [
-        f"{f'{asked_by} behind ' if asked_by else ''}{place} failed",
+        f"{f'{requested_by} behind ' if requested_by else ''}{place} failed",
         *what_happened(error, _NO_TIMESTAMP if is_without_time else "", has_state=has_state),
         *_of_result(function, record if label == "result" else NO_RECORD),
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
         "" if side_output is None else f"  side output: {side_output!r}",
-        f"  {asked_by} called at {asked_at}" if asked_by else f"  operator defined at {place.call_site}",
+        f"  {requested_by} called at {requested_at}" if requested_by else f"  operator defined at {place.call_site}",
     ]
     return _failure(error, context, record, "\n".join(line for line in lines if line))
 
@@ -320,15 +320,15 @@ def check_none(type_: TypeInformation, name: str, function: object) -> None:
 def _is_of_no_timestamp(error: BaseException, text: str) -> bool:
     """Return whether code that asks for a timestamp has calculated with None, or set a timer to it."""
     trace = error.__traceback__
-    asks = any("timestamp" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
-    return asks and isinstance(error, TypeError) and "None" in text
+    reads = any("timestamp" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
+    return reads and isinstance(error, TypeError) and "None" in text
 
 
 def _is_of_no_value(error: BaseException, text: str) -> bool:
     """Return whether code that asks a state for its value has calculated with None."""
     trace = error.__traceback__
-    asks = any("value" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
-    return asks and isinstance(error, TypeError) and "NoneType" in text
+    reads = any("value" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
+    return reads and isinstance(error, TypeError) and "NoneType" in text
 
 
 def _is_of_the_user(frame: FrameType) -> bool:

@@ -182,7 +182,7 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
         for edge, senders in zip(node.inputs, producers, strict=True):
             if edge.partitioning.keeps_parallelism and senders != subtasks:
                 raise InvalidProgramError(
-                    f"{edge.partitioning.asked_by} before operator {node.name!r} keeps records with their subtask, "
+                    f"{edge.partitioning.requested_by} before operator {node.name!r} keeps records with their subtask, "
                     f"but there are {senders} before it and {subtasks} behind: give both the same parallelism, or "
                     f"leave it out\n  at {node.call_site}"
                 )
@@ -501,7 +501,7 @@ def _check_partitioned(graph: StreamGraph, stage_of: Mapping[int, int]) -> None:
         for edge in node.inputs:
             if isinstance(edge.partitioning, ForwardByKey) and not stage_of[edge.source]:
                 raise InvalidProgramError(
-                    f"{edge.partitioning.asked_by}: nothing has partitioned the records of operator "
+                    f"{edge.partitioning.requested_by}: nothing has partitioned the records of operator "
                     f"{graph[edge.source].name!r} by any key, they are where their splits are read; call key_by(...) "
                     f"instead\n  at {edge.partitioning.call_site}"
                 )

@@ -187,8 +187,8 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:
     if path is None or path.reason is not None or windows is None:
         return None
     interval = _interval(spec.definition)
-    asked = spec.definition, spec.aggregates, spec.has_key, spec.known
-    return ColumnarWindowSpec(*asked, windows=windows, interval=interval)
+    declared = spec.definition, spec.aggregates, spec.has_key, spec.known
+    return ColumnarWindowSpec(*declared, windows=windows, interval=interval)
 
 
 def windows_of(spec: OperatorSpec) -> WindowDefinition | None:

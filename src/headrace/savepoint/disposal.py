@@ -44,7 +44,7 @@ def dispose(savepoint: Folder, open_folder: Callable[[str], Folder]) -> str:
 
 
 def _remove_pin(metadata: SavepointMetadata, open_folder: Callable[[str], Folder]) -> str:
-    """Remove the pin of a savepoint from which nobody can start any more, if it is the one that the pin is for.
+    """Remove the pin of a savepoint from which no job can start any more, if it is the one that the pin is for.
 
     A copy has the same metadata, and metadata can name any pin. So what counts is what is found at the place that the
     pin names, however that is spelled: there the savepoint is being disposed of, or this one is not the pin's.
@@ -124,12 +124,12 @@ def remove_uncompleted(savepoint: Folder) -> None:
 
 
 def _not_to_be_started_from(savepoint: Folder) -> SavepointMetadata:
-    """What a savepoint consists of, from which nobody can start from here on."""
+    """What a savepoint consists of, from which no job can start from here on."""
     try:
         metadata = read_metadata(savepoint)
     except SavepointMissingError as error:
         with suppress(SavepointMissingError):
-            return read_metadata(savepoint, DISPOSED)  # somebody was interrupted who disposed of it
+            return read_metadata(savepoint, DISPOSED)  # an earlier disposal was interrupted
         raise error
     savepoint.write(DISPOSED, [metadata.to_bytes()])
     savepoint.remove(METADATA)

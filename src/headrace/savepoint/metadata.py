@@ -18,7 +18,7 @@ DISPOSED: Final = "_disposed.json"
 """The same file while a savepoint is being disposed of: it is none any more, and this lists what is left of it."""
 
 IN_PROGRESS: Final = "_in_progress"
-"""What is there while tasks may write tables: who finds neither it nor the metadata writes for nobody any more."""
+"""What is there while tasks may write tables: a task that finds neither it nor the metadata writes in vain."""
 
 FORMAT_VERSION: Final = 1
 """Raised when a headrace of an older version could not read a savepoint."""
@@ -31,7 +31,7 @@ SavepointFormat = Literal["canonical", "native"]
 
 
 def savepoint_format(name: str) -> SavepointFormat:
-    """The format that somebody has named, in any case.
+    """The format of a name, in any case.
 
     Raises:
         ConfigurationError: when there is no such format.
@@ -160,10 +160,10 @@ class SavepointMetadata:
 
 
 def is_given_up(directory: Folder) -> bool:
-    """Return whether nobody waits for a savepoint any more: it is neither being taken nor complete.
+    """Return whether a savepoint was abandoned: it is neither being taken nor complete.
 
     Raises:
-        OSError: when that cannot be told.
+        OSError: when that is not known.
     """
     return directory.size(IN_PROGRESS) is None and directory.size(METADATA) is None
 
@@ -195,7 +195,7 @@ def is_savepoint(directory: Folder) -> bool:
     """Return whether a directory is a savepoint, and a complete one; a file is none.
 
     Raises:
-        OSError: when that cannot be told.
+        OSError: when that is not known.
     """
     try:
         return directory.size(METADATA) is not None

@@ -2,14 +2,14 @@
 
 A request is ``<milliseconds>-<id>.json`` in the folder ``requests``. The job that owns the directory creates
 ``….accepted`` before it begins, and writes ``….done`` with the outcome. Whoever gives up waiting creates ``….accepted``
-as well: of the two one succeeds, so a request is carried out, or whoever asked is told that it is not. Whoever asks
+as well: of the two one succeeds, so a request is executed, or its client learns that it is not. A client
 removes all of them; what has been left there for an hour, the job removes.
 
-A request that is there when a job starts may be of somebody who was killed together with the job before. The job
-creates ``….asked``, which whoever still waits removes; a request with which nobody does that is dropped.
+A request that is there when a job starts may be of a client that was killed together with the job before. The job
+creates ``….asked``, which a client that still waits removes; a request without one is dropped.
 
 ``<generation>.running`` says that a job runs, and in which process. It goes when the job ends; where that was killed,
-who asks on the same machine sees that the process is gone.
+a client on the same machine sees that the process is gone.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ class RunningMark:
 
     Args:
         folder: where requests to the job are.
-        generation: that of its job manager: a younger one has a mark of its own, and nobody removes that of another.
+        generation: that of its job manager: a younger one has a mark of its own, and none removes that of another.
     """
 
     def __init__(self, folder: Folder, generation: int) -> None:
@@ -115,7 +115,7 @@ class RunningMark:
 
 
 def running(folder: Folder) -> frozenset[str]:
-    """The marks of jobs that run, as far as can be told from here.
+    """The marks of jobs that run, as far as is known from here.
 
     Args:
         folder: where requests to the job are.
@@ -150,7 +150,7 @@ def _started(pid: int) -> str:
 
 
 def _has_ended(pid: int) -> bool:
-    """Return whether only a process's number is left, as whoever started it has not asked for its end."""
+    """Return whether only a process's number is left, as its parent has not waited for its end."""
     said = _said_of(pid)
     return bool(said) and said[0] in "ZX"
 
@@ -217,7 +217,7 @@ _NAME: Final = re.compile(r"([0-9]{13})-[0-9a-f]{12}(\.json|\.accepted|\.done|\.
 _LIFE_MILLIS: Final = 3_600_000
 _LOOK_SECONDS: Final = 0.1
 _PATIENCE_SECONDS: Final = 3
-"""A job looks for requests once a second; who waits longer than this is told what for."""
+"""A job looks for requests once a second; a client that waits longer than this says what for."""
 
 _SILENT_SECONDS: Final = 30
 """A command that waits removes ``….asked`` within this time; otherwise the job drops the request."""
@@ -229,7 +229,7 @@ class JobNotFoundError(SavepointError):
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a job is asked for.
+    """A request to a job.
 
     Attributes:
         directory: where a savepoint is made; when empty, where the job's own configuration says, if it does.
@@ -237,9 +237,9 @@ class JobRequest:
         stops: whether the job is to stop.
         drains: whether all sources are to end where they are first.
         needs_savepoint: whether nothing is to be done where there is no place for a savepoint; else the job only stops.
-        parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
-        only_looks: whether it is only asked if there is a job.
-        cancels: whether the job is to be given up; nothing else is asked for with it.
+        parallelism: at which the job is to go on; 0 for the present one. Nothing else is requested with it.
+        only_looks: whether it only checks that there is a job.
+        cancels: whether the job is to be cancelled; nothing else is requested with it.
         checkpoints: whether it is to complete an epoch at once, likewise.
         releases: whether it is to publish the epoch that it holds back, likewise.
         asked_by: the user and the machine that ask.
@@ -258,9 +258,11 @@ class JobRequest:
     asked_by: str = field(default="", compare=False)
 
     def described(self, stem: str) -> str:
-        """What is wanted, by whom and since when; ``stem`` is the name of the request."""
-        asked = datetime.fromtimestamp(int(stem.partition("-")[0]) / 1000, UTC)
-        return f"{self._wanted()} that {self.asked_by or 'somebody'} asked for at {asked:%F %T} UTC (request {stem})"
+        """What is wanted, by which client and since when; ``stem`` is the name of the request."""
+        requested = datetime.fromtimestamp(int(stem.partition("-")[0]) / 1000, UTC)
+        return (
+            f"{self._wanted()} that {self.asked_by or 'somebody'} asked for at {requested:%F %T} UTC (request {stem})"
+        )
 
     def _wanted(self) -> str:
         if self.parallelism:
@@ -306,7 +308,7 @@ class RequestFolder:
         self._left: dict[str, float | None] = {}
 
     def begin(self) -> None:
-        """A job starts: of what is there it has to find out who still waits.
+        """A job starts: of what is there it has to find out which clients still wait.
 
         Raises:
             OSError: when the folder cannot be read or written.
@@ -330,7 +332,7 @@ class RequestFolder:
                 self._folder.remove(name)
                 continue
             found = _NAME.fullmatch(name)
-            if found is None:  # somebody else's
+            if found is None:  # another process's
                 continue
             stem = name.removesuffix(".json")
             if found[2] == ".json" and f"{stem}.accepted" not in names and self._is_waited_for(stem, names):
@@ -352,21 +354,21 @@ class RequestFolder:
         """Return whether a command is known to wait for a request; a request that was left behind is removed."""
         if stem not in self._left:
             return True
-        asked = self._left[stem]
-        if asked is None:
+        requested = self._left[stem]
+        if requested is None:
             self._folder.create(f"{stem}.asked", b"")
             self._left[stem] = time.monotonic()
         elif f"{stem}.asked" not in names:
             del self._left[stem]
             return True
-        elif time.monotonic() - asked > _SILENT_SECONDS:
+        elif time.monotonic() - requested > _SILENT_SECONDS:
             logger.warning("no command waits any more for the request %s, found at the start: it is removed", stem)
             self._folder.remove(f"{stem}.json")
             self._folder.remove(f"{stem}.asked")
         return False
 
     def _accept(self, stem: str) -> bool:
-        """Return whether the job is to carry it out: whoever withdraws a request removes it first, the rest last."""
+        """Return whether the job is to execute it: clients that withdraw a request remove it first, the rest last."""
         if not self._folder.create(f"{stem}.accepted", b""):
             return False
         if self._folder.size(f"{stem}.json") is None:
@@ -398,7 +400,7 @@ def _is_old(name: str) -> bool:
 
 
 def _say_nothing() -> None:
-    """For those who need not know that it takes a while."""
+    """For clients that need not know that it takes a while."""
 
 
 def ask(
@@ -435,7 +437,7 @@ def ask(
         _wait_for_answer(directory, f"{stem}.done", timeout_seconds)
         return JobAnswer(**json.loads(folder.read(f"{stem}.done")))
     finally:
-        folder.remove(f"{stem}.json")  # while the others are there nobody takes it again
+        folder.remove(f"{stem}.json")  # while the others are there no job takes it again
         folder.remove_all([f"{stem}.accepted", f"{stem}.done", f"{stem}.asked"])
 
 
@@ -457,7 +459,7 @@ def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Ca
                 "hour there: the clock of this machine is behind that of the job, or the versions of headrace differ"
             )
         if time.monotonic() >= until:
-            return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
+            return not folder.create(name, b"")  # of two, one creates it: the client, or a job at the last moment
         if is_logged and not running(folder) and folder.create(name, b""):
             raise JobNotFoundError(
                 f"no job runs in {directory}: it has ended, or its process is gone. Where one is just starting, ask "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
+import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, without its program
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.durable import TemporaryFolder
@@ -44,7 +44,7 @@ shorter than a read, and then most attempts come too late."""
 
 
 TaskTable = tuple[int, int, ExportedTable]
-"""The stage of a task, the task, and what it holds of one state, to be gone through before the next is asked for."""
+"""The stage of a task, the task, and what it holds of one state, to be gone through before the next is taken."""
 
 SourceContent = tuple[str, str, bytes]
 """The uid of a source, the name of a file that it keeps beside its position, and what is in it."""
@@ -83,7 +83,7 @@ class StoredJob:
     later: "Callable[[], StoredJob] | None" = None
 
     def tables(self, place: StatePlace | None = None) -> Iterator[ExportedTable]:
-        """All tables of all tasks, or of one state, each to be gone through before the next one is asked for."""
+        """All tables of all tasks, or of one state, each to be gone through before the next one is taken."""
         return (table for _, _, table in self.task_tables(place))
 
     def versions(self) -> list[VersionRef]:

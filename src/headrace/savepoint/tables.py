@@ -25,7 +25,7 @@ ENCODED: Final = "key_encoded"
 """The keys in canonical form, where ``key`` could not give them back."""
 
 WINDOW: Final = ("window_start", "window_end")
-"""The two columns of namespaces that are windows; the second alone where windows are told by their ends."""
+"""The two columns of namespaces that are windows; the second alone where windows are identified by their ends."""
 
 
 def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
@@ -33,7 +33,7 @@ def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
 
     ``key`` has the declared type of keys, if they and all parts of them are of one; else the text that Python shows for
     them, beside the bytes in ``key_encoded``. Namespaces are ``window_start`` and ``window_end`` where all of them are
-    windows, and ``window_end`` alone where they are told by that.
+    windows, and ``window_end`` alone where that identifies them.
     """
     columns: dict[str, pa.Array] = {}
     codec = codec_of_keys(about)
@@ -116,7 +116,7 @@ TABLES: Final = "operators"
 """The folder of all tables; in it there is one for each operator, with one for each state."""
 
 _ROWS_OF_GROUP: Final = 1 << 17
-"""The most rows of a row group: whoever reads a part of a file reads no less."""
+"""The most rows of a row group: a reader of a part of a file reads no less."""
 
 _IN_ORDER: Final = {b"headrace.order": b"runs"}
 """What the Parquet schema of a table says whose rows are in the order of runs."""
@@ -213,7 +213,7 @@ def is_table(name: str) -> bool:
 
 
 def digest_of(content: pa.Buffer | bytes) -> str:
-    """What tells a file from any other."""
+    """What identifies a file."""
     text: str = _digest(memoryview(content)).hexdigest()
     return text
 

@@ -312,7 +312,7 @@ class HashMapTaskStates:
         if surplus := self._files.drop_surplus():
             for run in chain.from_iterable(map(attrgetter("runs"), self._stores.values())):
                 if run.section.file in surplus:
-                    run.section.let_go()
+                    run.section.release()
         is_changed = any(map(attrgetter("changed"), self._stores.values()))
         if self.ref is not None and not is_changed and self._has_digests(self.ref):
             return self.ref

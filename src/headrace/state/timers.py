@@ -232,16 +232,16 @@ class TimerQueue:
     def _first_new(self, up_to: int) -> int:
         """The time of the first that is new, if it is not above ``up_to``."""
         if self._log.first <= up_to:
-            self._take_up_log()
+            self._restore_log()
         return self._times[0] if self._times else NO_TIMER
 
     def _new_at(self, time: int) -> dict[_Identity, bool]:
         """Return what was registered or deleted for a time."""
         if self._log.first <= time:
-            self._take_up_log()
+            self._restore_log()
         return self._new.get(time, _NOTHING)
 
-    def _take_up_log(self) -> None:
+    def _restore_log(self) -> None:
         for time, ordinal, namespace, live in self._log:
             found = self._new.get(time)
             if found is None:

@@ -67,7 +67,7 @@ class SavepointReader:
     """Reads the state of a job from a savepoint, or from its checkpoint directory as of the newest checkpoint.
 
     Nothing is changed, and the job may run meanwhile. Values are columns of their declared types; where there is no
-    type they are pickles, which nobody unpickles here. Java's ``SavepointReader`` is the model; PyFlink has none.
+    type they are pickles, which are not unpickled here. Java's ``SavepointReader`` is the model; PyFlink has none.
 
     Args:
         job: where everything is.
@@ -256,7 +256,7 @@ class SavepointReader:
     def verify(self) -> Verified:
         """Read all that there is, and compare it with the digests and checksums that were written with it.
 
-        Damage is told else when what is damaged is read: by the job that starts from there, say.
+        Other damage is an error when what is damaged is read: by the job that starts from there, say.
 
         Returns:
             How many files and bytes there are.

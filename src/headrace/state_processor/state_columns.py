@@ -1,4 +1,4 @@
-"""``StateColumns``: how a state is stored, and what rows that somebody gives become in it."""
+"""``StateColumns``: how a state is stored, and what given rows become in it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

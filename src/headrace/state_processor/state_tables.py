@@ -137,7 +137,7 @@ def write_rows(savepoint: Folder, place: StatePlacement, columns: StateColumns, 
         OSError: when a file cannot be written.
     """
     if is_spark_dataframe(rows):
-        from headrace.runtime.spark.dataframe import grouped  # who has such a DataFrame has Spark
+        from headrace.runtime.spark.dataframe import grouped  # with such a DataFrame there is Spark
 
         divide = partial(_divided_batch, place, columns)
         return grouped(rows, place.parallelism, divide, partial(_write_batches, savepoint, place, columns))
@@ -181,7 +181,7 @@ def _divided_batch(
 def _write_batches(
     savepoint: Folder, place: StatePlacement, columns: StateColumns, partition: int, batches: Iterator[pa.RecordBatch]
 ) -> TableFile:
-    """Writes all rows of a task, which nobody has checked together yet."""
+    """Writes all rows of a task, which have not been checked together yet."""
     rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     columns.check_identity(rows)
     return _write(savepoint, place, columns, partition, rows)
@@ -344,7 +344,7 @@ class StateTables(StateTransformation):
     def with_window_state(self, descriptor: StateDescriptor, data: Any) -> Self:
         """Give a state of keys and windows, as ``context.window_state()`` has it; arguments and errors likewise.
 
-        Windows that are told apart by their ends alone, as tumbling and sliding ones are, have no ``window_start``.
+        Windows that are identified by their ends alone, as tumbling and sliding ones are, have no ``window_start``.
         """
         expect(descriptor, StateDescriptor, "with_window_state")
         if is_of_operator(descriptor.name):

@@ -173,7 +173,7 @@ class SavepointWriter:
             raise SavepointError(f"the operator {uid!r} has the state that with_operator() gave it, or none any more")
         stored = list(self._job.tables((before, store)))
         if not stored:
-            self.reader.read_table(before, store)  # tells what there is
+            self.reader.read_table(before, store)  # its error says what there is
         widest = max(stored, key=lambda table: len(table.schema))
         columns = StateColumns.of_stored(widest)
         try:
@@ -279,7 +279,7 @@ class SavepointWriter:
         return any(uid in stage.operators and stage.operators[uid].state_kinds for stage in self._manifest.stages)
 
     def _check_published(self) -> None:
-        """Output that a job has yet to publish belongs to that job: nobody who starts from a copy of it may do so."""
+        """Output that a job has yet to publish belongs to that job: a job that starts from a copy of it may not."""
         left = sorted({*(commit.sink for commit in self._manifest.pending), *self._manifest.in_progress})
         if left:
             raise SavepointError(
@@ -303,7 +303,7 @@ def _begin(folder: Folder) -> None:
     if not folder.create(IN_PROGRESS, b""):
         raise SavepointError(f"somebody else is just writing a savepoint to {folder}: choose another place")
     try:
-        _check_empty(folder, frozenset({IN_PROGRESS}))  # whoever was faster may have completed one before
+        _check_empty(folder, frozenset({IN_PROGRESS}))  # a faster process may have completed one before
     except SavepointError:
         folder.remove(IN_PROGRESS)
         raise
@@ -340,7 +340,7 @@ def places(manifest: Manifest) -> dict[str, StatePlacement]:
 
 
 def known_uids(manifest: Manifest) -> list[str]:
-    """The uids of all sources, and of all operators that are told of."""
+    """The uids of all sources, and of all known operators."""
     return sorted({*manifest.sources, *(uid for stage in manifest.stages for uid in stage.operators)})
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class EntryKind(enum.Enum):
-    """The kind of an entry. A listing does not follow links; ``stat`` does, and tells of pipes and the like."""
+    """The kind of an entry. A listing does not follow links; ``stat`` does, and knows pipes and the like."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -72,7 +72,7 @@ class MappedFile:
 
     Attributes:
         buffer: as long as the file; only what was fetched may be read.
-        is_surplus: whether whoever holds it should let go of it when it can be done without, to make room for others.
+        is_surplus: whether it should be closed when it can be done without, to make room for others.
         is_damaged: whether a checksum was wrong. It is not handed out again: the file may be put back as it was.
     """
 
@@ -101,7 +101,7 @@ def digest_text(digest: Any) -> str:
 
 
 class StagedFile(io.RawIOBase):
-    """A file that is written to its end; nobody sees it before it is kept."""
+    """A file that is written to its end; it is not visible before it is kept."""
 
     def writable(self) -> bool:
         return True
@@ -176,7 +176,7 @@ class FileSystem(ABC):
         """All that is in a folder, in any order.
 
         Raises:
-            FileNotFoundError: when there is no such folder; where that cannot be told, the list is empty.
+            FileNotFoundError: when there is no such folder; where that is not known, the list is empty.
         """
 
     def names(self, folder: str) -> list[str]:
@@ -191,7 +191,7 @@ class FileSystem(ABC):
 
         Args:
             folder: the folder.
-            enter: tells by its name whether a folder is looked into; all are when left out.
+            enter: returns whether a folder of a name is looked into; all are when left out.
         """
         try:
             entries = self.list_folder(folder)
@@ -208,7 +208,7 @@ class FileSystem(ABC):
     def _leads_to_folder(self, link: str) -> bool:
         try:
             return self._is_folder(link)
-        except OSError:  # nobody may follow it
+        except OSError:  # it may not be followed
             return False
 
     def folders(self, folder: str) -> Iterator[str]:
@@ -274,7 +274,7 @@ class FileSystem(ABC):
             Whether this call created it: of two processes exactly one does.
 
         Raises:
-            OSError: when that cannot be told, or the file cannot be written.
+            OSError: when that is not known, or the file cannot be written.
         """
 
     @abstractmethod
@@ -286,13 +286,13 @@ class FileSystem(ABC):
         Args:
             path: the file.
             chunks: its content.
-            permissions: who may read and write it.
+            permissions: its readers and writers.
             durable: whether it is certain to outlast a power failure when this returns.
         """
 
     @abstractmethod
     def write_new(self, path: str, blocks: Iterable[bytes]) -> None:
-        """Write a durable file under a path that nobody else has or reads.
+        """Write a durable file under a path that no other process has or reads.
 
         Raises:
             FileNotFoundError: when its folder is gone, where folders are more than names.
@@ -300,10 +300,10 @@ class FileSystem(ABC):
 
     @abstractmethod
     def stage(self, path: str) -> StagedFile:
-        """Begin a file of which nobody knows yet.
+        """Begin a file that is not visible yet.
 
         Args:
-            path: where it may be while it is written; the folder exists, and nobody else has that path.
+            path: where it may be while it is written; the folder exists, and no other process has that path.
         """
 
     # --- names -------------------------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class FileSystem(ABC):
         """Give a file, or a folder unless the storage is flat, another path in one step; it loses the one that it had.
 
         Returns:
-            False when something has that path already, as far as can be told: somebody else, or a try before this, may
+            False when something has that path already, as far as is known: another process, or an earlier attempt, may
             have been faster. The file keeps its path then.
 
         Raises:
@@ -335,10 +335,10 @@ class FileSystem(ABC):
         """Return when paths that :meth:`publish` and :meth:`StagedFile.keep` gave will outlast a power failure."""
 
     def settle(self, folder: str) -> None:
-        """Return when what can be seen in a folder, whoever did it, will outlast a failure of the storage.
+        """Return when what can be seen in a folder will outlast a failure of the storage.
 
         Raises:
-            OSError: when that cannot be told.
+            OSError: when that is not known.
         """
 
     @abstractmethod
@@ -456,7 +456,7 @@ def _kind_of(entry: os.DirEntry[str]) -> EntryKind:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
-    # A pipe would be waited for, until somebody writes to it.
+    # A pipe would be waited for, until it is written to.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         _check_regular(path, os.fstat(file.fileno()))
         yield file

@@ -132,7 +132,7 @@ class FileStore:
         """A file's status now; None when there is no file (any more).
 
         Raises:
-            OSError: when that cannot be told.
+            OSError: when that is not known.
         """
         within = self.within(path)
         return self._status(within, self.file_system.stat(within))
@@ -243,7 +243,7 @@ class FileStore:
             raise self._unseen(path, error) from error
 
     def _unseen(self, path: str, error: OSError) -> Exception:
-        """The error to raise when a path cannot be looked at; a remote storage has told enough itself."""
+        """The error to raise when a path cannot be looked at; a remote storage has said enough itself."""
         if self.file_system.root:
             return error
         return InfrastructureError(

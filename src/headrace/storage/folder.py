@@ -30,7 +30,7 @@ class Folder:
     Attributes:
         file_system: the storage that it is on.
         path: where it is there.
-        permissions: who may read and write what is made in it.
+        permissions: those of what is made in it.
     """
 
     file_system: FileSystem
@@ -57,8 +57,8 @@ class Folder:
         self.file_system.make_folder(self.path, self.permissions)
 
     def open_to_others(self) -> str | None:
-        """Return how to keep out whoever may write here although he is not meant to; None where there is nobody."""
-        # A folder that was there before keeps its mode, and whoever may write to it may put anything in place of ours.
+        """Return how to keep out users that should not be able to write here; None if there are none."""
+        # A folder that was there before keeps its mode, and its writers may put anything in place of ours.
         meant = self.permissions.of_folders
         found = None if meant is None or self.file_system.is_flat else self.file_system.stat(self.path)
         if meant is None or found is None or not found.mode & ~meant & 0o022:
@@ -74,7 +74,7 @@ class Folder:
             Whether this call created it: of two processes exactly one does.
 
         Raises:
-            OSError: when that cannot be told, or the file cannot be written.
+            OSError: when that is not known, or the file cannot be written.
         """
         return self.file_system.create(self._file(name), content, self.permissions)
 
@@ -143,7 +143,7 @@ class Folder:
         bucket removes what was left.
 
         Args:
-            is_over: whether nobody can still be writing the file of that name.
+            is_over: whether no process can still be writing the file of that name.
 
         Returns:
             The names of the removed files.
@@ -170,7 +170,7 @@ def posix_folder(path: Path, permissions: Permissions = Permissions.OWNER) -> Fo
 
     Args:
         path: the folder.
-        permissions: who may read and write what is made in it.
+        permissions: those of what is made in it.
     """
     return Folder(PosixFileSystem(), str(path).rstrip("/"), permissions)
 
@@ -193,10 +193,10 @@ def folder_name(uid: str) -> str:
 
 
 def source_folder(storage: Folder, uid: str) -> Folder:
-    """The folder of a checkpoint directory that belongs to one source; made by whoever needs it."""
+    """The folder of a checkpoint directory that belongs to one source; made when it is needed."""
     return storage.folder("sources").folder(folder_name(uid))
 
 
 def sink_folder(storage: Folder, uid: str) -> Folder:
-    """The folder of a checkpoint directory that belongs to one sink; made by whoever needs it."""
+    """The folder of a checkpoint directory that belongs to one sink; made when it is needed."""
     return storage.folder("sinks").folder(folder_name(uid))

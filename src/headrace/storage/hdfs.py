@@ -1,7 +1,7 @@
 """HDFS: the connection of this process to a name service, and the file system.
 
-A file gets its name by a rename. The name node renames in one step, and refuses a name that is taken unless it is asked
-to replace it. That is what ``link`` is on POSIX. The client has no Java in it, so tasks have it as well as the driver.
+A file gets its name by a rename. The name node renames in one step, and refuses a name that is taken unless the request
+replaces it. That is what ``link`` is on POSIX. The client has no Java in it, so tasks have it as well as the driver.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _DISCONNECTED: Final = "disconnected"
 class Connection:
     """A client of a name service that does not wait for ever.
 
-    Each request has a thread of its own, since the client cannot be told when to give up. The thread of a request that
+    Each request has a thread of its own, since the client has no time limit. The thread of a request that
     is given up stays until an answer comes, or the system reports that the connection is gone; it keeps no process from
     ending. When many of them wait, no others are made before one is over.
 
@@ -427,7 +427,7 @@ class HdfsFileSystem(RemoteFileSystem):
         """Give a file or folder another name, in one step.
 
         Raises:
-            FileExistsError: when the name is taken; by somebody else for certain, since the source is still there.
+            FileExistsError: when the name is taken; by another process for certain, since the source is still there.
             FileNotFoundError: when there is no source (any more): a try before this one may have been done whose answer
                 was lost. Or when the target's folder is missing.
         """
@@ -451,7 +451,7 @@ class HdfsFileSystem(RemoteFileSystem):
 
     def settle(self, folder: str) -> None:
         # What the name node did can be seen at once, but is in its journal only when it answers, and all before that
-        # with it. So it is asked for a change, and answers: the folder gets the modification time that it has.
+        # with it. So it gets a request for a change, and answers: the folder gets the modification time that it has.
         found = self._ask(folder, lambda client: client.get_file_info(folder or "/"))
         self._ask(folder, lambda client: client.set_times(folder or "/", found.modification_time, _AS_IT_IS))
 

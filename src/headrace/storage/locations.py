@@ -86,7 +86,7 @@ def open_storage(
 
     Args:
         location: a path, or a URI.
-        permissions: who may read and write what is made in it, where it is a path.
+        permissions: those of what is made in it, where it is a path.
         options: how to reach it, where it is on an object store, by the names that its client has for them.
 
     Raises:
@@ -211,7 +211,7 @@ def open_path(path: str, options: Mapping[str, str]) -> tuple[FileSystem, str]:
 def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:
     """Options as tasks need them, which need not have the driver's ``~/.aws`` and Hadoop's files: what those say is in.
 
-    What is wrong with either is told when that storage is used, which perhaps it is not.
+    What is wrong with either is an error when that storage is used, which perhaps it is not.
     """
     found = dict(options)
     with contextlib.suppress(CheckpointStorageError):
@@ -226,7 +226,7 @@ def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def are_said(options: Mapping[str, str]) -> bool:
-    """Return whether somebody says how storages are reached, which may be secret, in options as tasks have them."""
+    """Return whether options say how storages are reached, which may be secret, in options as tasks have them."""
     return any(value and DEFAULT_SETTINGS.get(key) != value for key, value in options.items())
 
 

@@ -179,7 +179,7 @@ def _check_option(bucket: str, key: str, value: str) -> None:
 
 @contextlib.contextmanager
 def translated(where: str, absent: str = "no such object") -> Iterator[None]:
-    """Has errors of the store be those of the system; all may pass, as far as can be told.
+    """Has errors of the store be those of the system; all may pass, as far as is known.
 
     Args:
         where: what it was about.
@@ -251,13 +251,13 @@ _NANOS: Final = 1_000_000_000
 
 _COPY_OPTION: Final = "copy_if_not_exists"
 _WAYS_OF_COPYING: Final = ("header: if-none-match: *", "multipart")
-"""How S3 is asked to replace nothing: by a header of the copy, which not all that speak like S3 heed; or when the parts
+"""How S3 replaces nothing: by a header of the copy, which not all that speak like S3 heed; or when the parts
 that were copied are put together, which is not one step any more, but hardly less."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore(RemoteFileSystem):
-    """A bucket or container; who may read and write it is its own affair, and cannot be seen from here.
+    """A bucket or container; its permissions are its own affair, and cannot be seen from here.
 
     Attributes:
         root: the URL of the bucket.
@@ -390,8 +390,8 @@ class ObjectStore(RemoteFileSystem):
         """A prefix needs no making."""
 
     def create(self, path: str, content: bytes, permissions: Permissions = Permissions.UMASK) -> bool:
-        # A put may have been done although its answer was an error, or none; sent again, it would find itself. So who
-        # has created the file is told by a mark, not by the answer.
+        # A put may have been done although its answer was an error, or none; sent again, it would find itself. What
+        # created the file follows from a mark, not from the answer.
         mark = uuid.uuid4().hex
         for attempt in range(1, _TRIES + 1):
             try:
@@ -419,7 +419,7 @@ class ObjectStore(RemoteFileSystem):
         try:
             found = obstore.get(self._client(), _key(path), options={"head": True})
         except FileNotFoundError as error:
-            # A conflict with another request on the same key, or somebody has removed it since.
+            # A conflict with another request on the same key, or it has been removed since.
             where = self.locate(path)
             raise OSError(errno.EAGAIN, "the store reports a conflict, but nothing has the name", where) from error
         attributes: dict[str, str] = found.attributes
@@ -528,10 +528,10 @@ def _key(path: str) -> str:
 
 
 def _entry(found: Mapping[str, Any]) -> Entry:
-    # Of the time only the seconds are the same whoever is asked.
+    # Of the time only the seconds are the same in all answers.
     seconds = int(found["last_modified"].timestamp())
     version = f"{found['e_tag']}"
-    if not version.endswith('"'):  # as Azure lists it, but does not say it when the object is asked for
+    if not version.endswith('"'):  # as Azure lists it, but not in the answer about the object
         version = f'"{version}"'
     digest = int.from_bytes(hashlib.blake2b(version.encode(), digest_size=8).digest()) % _NANOS
     return Entry(found["path"].rpartition("/")[2], EntryKind.FILE, found["size"], seconds * _NANOS + digest)

@@ -56,7 +56,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 class RangedFile(MappedFile):
-    """A file of which the pieces that were asked for are in a sparse, unnamed file on this machine's disk.
+    """A file of which the requested pieces are in a sparse, unnamed file on this machine's disk.
 
     Args:
         size: how many bytes the file has.
@@ -145,10 +145,10 @@ def _temporary_file() -> FileIO:
 
 
 class RangedFiles:
-    """The large files of this process, so that who reads one again need not fetch its pieces again.
+    """The large files of this process, so that reading one again need not fetch its pieces again.
 
     Above the limit those that were opened first are surplus: they are not handed out any more, and their bytes are gone
-    when all who hold them have let go.
+    when all readers have closed them.
     """
 
     def __init__(self, limit: int = _RANGED_BYTES) -> None:
@@ -174,7 +174,7 @@ class RangedFiles:
         return file
 
     def forget(self, key: FileKey) -> None:
-        """A file is removed or written anew; who holds it goes on reading it."""
+        """A file is removed or written anew; those that have it open go on reading it."""
         with self._lock:
             self._files.pop(key, None)
 
@@ -377,7 +377,7 @@ class RemoteFileSystem(FileSystem):
 
     @abstractmethod
     def _send(self, staged: str, path: str, content: io.BufferedIOBase, size: int) -> None:
-        """Write a durable file that nobody sees before it is whole.
+        """Write a durable file that is not visible before it is whole.
 
         Args:
             staged: where it may be meanwhile.

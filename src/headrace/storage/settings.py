@@ -2,8 +2,8 @@
 
 The client of an object store finds most credentials itself. It does not read profiles, and its credential providers
 that do need ``boto3``, cannot go to tasks, which may have no ``~/.aws``, and leave out the endpoint. So a profile's
-static keys, region and endpoint become options, in the driver. Without credentials the client asks for a machine's
-role, long in vain: that is told at once, after looking for what the client looks for: options, environment variables, a
+static keys, region and endpoint become options, in the driver. Without credentials the client requests a machine's
+role, long in vain: that fails at once, after looking for what the client looks for: options, environment variables, a
 file, and the service of the cloud that gives machines and pods their role.
 
 The settings of HDFS come from Hadoop's own files on the driver's machine, and from the job's options.
@@ -53,7 +53,7 @@ class _Cloud:
         variables: any of which says it.
         file: of the user's tools, in the home folder; empty where there is none.
         role: the path, method and headers of the request for the role of a machine.
-        advice: where they are looked for, as users are told.
+        advice: where they are looked for, for messages.
     """
 
     options: tuple[str, ...]
@@ -312,8 +312,8 @@ _CONF_DIR: Final = "hdfs_conf_dir"
 _NAMES: Final = frozenset({PRINCIPAL, KEYTAB, TICKET_CACHE, _CONF_DIR})
 
 DEFAULT_SETTINGS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.socket-timeout": "30000"}
-"""A name node that refuses connections is asked for some 20 s; then the epoch fails, and begins again. The other one is
-how long a data node may take to answer a reader, who asks the next one then, well before the request is given up."""
+"""A name node that refuses connections is tried for some 20 s; then the epoch fails, and begins again. The other one is
+how long a data node may take to answer a reader, which tries the next one then, well before the request is given up."""
 
 NAME_NODES: Final = "dfs.ha.namenodes."
 """The prefix of the key that lists the name nodes of a name service."""

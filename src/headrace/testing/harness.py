@@ -331,7 +331,7 @@ class JobHarness:
         """What the windows of an operator hold after the last epoch, by their last timestamp and key.
 
         Those that have fired are among them as long as they take late records. Nothing changes, and no function is
-        opened for this; triggers and evictors are not asked.
+        opened for this; triggers and evictors are not called.
 
         Args:
             uid: the uid of the operator.

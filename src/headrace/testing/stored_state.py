@@ -142,7 +142,7 @@ class StoredState:
 
 
 def _timers(operator: Operator, context: OperatorContext) -> Iterator[PendingTimer]:
-    """Lets all timers come due; nobody stores that they have."""
+    """Lets all timers come due, which is not stored."""
     timers = context.state.timers
     for domain, queue in ((TimeDomain.EVENT_TIME, timers.event), (TimeDomain.PROCESSING_TIME, timers.processing)):
         for timer in queue.pop_due(MAX_WATERMARK):

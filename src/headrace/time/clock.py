@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock, anchored once and carried on by one that nobody sets, so that it never goes back.
+    """The machine's clock, anchored once and continued by a monotonic one, so that it never goes back.
 
     Args:
         not_before: the last reading of an earlier life of the job; this clock starts no earlier.
@@ -30,7 +30,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told otherwise."""
+    """A clock that stands still until it is set."""
 
     def __init__(self, now: int = 0) -> None:
         self._now = now

@@ -60,7 +60,7 @@ class ColumnarWatermarkGenerator(ABC):
     def stamp_later(
         self, timestamps: npt.NDArray[np.int64], watermark: int
     ) -> tuple[npt.NDArray[np.int64] | Stamps, int]:
-        """The same, where watermarks may be laid out only when somebody looks at them."""
+        """The same, where watermarks may be laid out only when they are read."""
         return self.stamp(timestamps, watermark)
 
 
@@ -347,7 +347,7 @@ class WatermarkAlignment:
 Assigner = (
     TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | ExpressionTimestamps | IngestionTimeAssigner
 )
-"""Whatever tells the event time of records."""
+"""What determines the event time of records."""
 
 
 @dataclass(frozen=True, slots=True)

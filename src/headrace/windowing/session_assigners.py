@@ -53,7 +53,7 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
 
     @abstractmethod
     def _gap(self, element: T) -> int:
-        """The gap of an element."""
+        """The pause that ends the session of an element."""
 
 
 @dataclass(frozen=True)

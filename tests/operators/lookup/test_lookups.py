@@ -209,7 +209,7 @@ def test_keys_of_another_kind_than_the_column_are_told(database: Path) -> None:
     lookup = Lookup.table(partial(sqlite3.connect, database), "names", "name", {"age": int})
     with harness(lambda stream: stream.enrich(lookup, lambda order: "ann")) as job:
         job.push("in", (1, 1))
-        with pytest.raises(UserFunctionError, match="rows for the key 'ANN', which is none of those"):
+        with pytest.raises(UserFunctionError, match="rows for the key 'ANN', which is none of the requested"):
             job.run_epoch()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cli.sql.commands import HELP, ClientCommand, without_commands
 from headrace.cli.sql.current_rows import RemainingRows
-from headrace.common.call_site import CallSite, asked_for_at
+from headrace.common.call_site import CallSite, declared_at
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
 from headrace.common.options import RUNTIME_MODE
@@ -93,7 +93,7 @@ class SqlClient:
             if isinstance(step, ClientCommand):
                 self._obey(step)
             else:
-                with asked_for_at(_place(step, source)):
+                with declared_at(_place(step, source)):
                     self._execute(step, source)
         return True
 

@@ -60,7 +60,7 @@ def resolved(path: str | os.PathLike[str]) -> str:
             return "/".join(filter(None, [bucket_of(scheme, key[1]), (key[2] or "").strip("/")]))
         if scheme == HDFS and (place := _PATH_OF_HDFS_URI.fullmatch(uri[2])) is not None:
             return f"{HDFS}://{place[1]}{os.path.normpath('/' + place[2].lstrip('/'))}"
-        # ``?`` and ``#`` are characters of the path, as those who write patterns expect: a file has no query.
+        # ``?`` and ``#`` are characters of the path, as in patterns of a shell: a file has no query.
         local = _PATH_OF_FILE_URI.fullmatch(uri[2]) if scheme == "file" else None
         if local is None:
             raise UnsupportedOperationError(

@@ -170,7 +170,7 @@ _STAGED_TOGETHER: Final = 64 << 20
 
 
 class LogWriter(SinkWriter):
-    """Writes records into files of the log that nobody sees before they are committed.
+    """Writes records into files of the log that are not visible before they are committed.
 
     Args:
         log: the log.
@@ -227,7 +227,7 @@ class LogWriter(SinkWriter):
 
     def _stage(self) -> None:
         if self._pieces:
-            # A later generation of the job may commit the epoch. What the writer commits itself nobody else does:
+            # A later generation of the job may commit the epoch. What the writer commits itself no one else does:
             # where that fails, the epoch is run again.
             staged_for = StagedFor(tag_of(self._producer), None, self._epoch) if self._author is None else None
             self._staged += stage(self._journal, merged(self._pieces), staged_for)

@@ -61,13 +61,13 @@ def bound(expression: Expression, record_type: TypeInformation, method: str) -> 
         raise refused(f"{method}: {error}", InvalidTypeError) from None
 
 
-def type_of_field(record_type: TypeInformation, field: str | int, asked_by: str) -> TypeInformation:
+def type_of_field(record_type: TypeInformation, field: str | int, requested_by: str) -> TypeInformation:
     """The type of a field of records that have some.
 
     Args:
         record_type: the type of the records.
         field: its name or position.
-        asked_by: what asks for it, for messages.
+        requested_by: what requires it, for messages.
 
     Raises:
         InvalidTypeError: when there is no such field.
@@ -75,7 +75,7 @@ def type_of_field(record_type: TypeInformation, field: str | int, asked_by: str)
     try:
         return record_type.field_types[record_type.field_index(field)]
     except InvalidTypeError as error:
-        raise refused(f"{asked_by}: {error}", InvalidTypeError) from None
+        raise refused(f"{requested_by}: {error}", InvalidTypeError) from None
 
 
 def bound_condition(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
@@ -489,8 +489,10 @@ def _check_field(field: str | int, record_type: TypeInformation) -> None:
             "where they are made, or take the time with a function",
             InvalidTypeError,
         )
-    asked_by = f"event time from field {field!r}"
-    _check_time(type_of_field(record_type, field, asked_by) if record_type.is_composite else record_type, asked_by)
+    requested_by = f"event time from field {field!r}"
+    _check_time(
+        type_of_field(record_type, field, requested_by) if record_type.is_composite else record_type, requested_by
+    )
 
 
 def _check_time(found: TypeInformation, what: str) -> None:

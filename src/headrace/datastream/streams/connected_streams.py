@@ -24,10 +24,10 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.misuse import (
-    check_asks_for_no_state_of_keys,
     check_broadcast_use,
     check_has_no_timers,
     check_sets_no_timers,
+    check_uses_no_keyed_state,
 )
 from headrace.datastream.streams.types import (
     Role,
@@ -270,7 +270,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
             spec = KeyedCoProcessSpec(function, found, in_event_time_order=self._in_order)
         else:
             spec = CoProcessSpec(function, found, sees_time or self._in_order, in_event_time_order=self._in_order)
-            check_asks_for_no_state_of_keys(spec, f"keyed state belongs to keys: {self._how_to_key()}")
+            check_uses_no_keyed_state(spec, f"keyed state belongs to keys: {self._how_to_key()}")
         return self._first._apply(spec, name, self._second, origin=origin_of(declared))
 
     def _check_keys(self) -> None:

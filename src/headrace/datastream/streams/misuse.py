@@ -50,7 +50,7 @@ class MethodSource:
         line = self.code.co_firstlineno + getattr(node, "lineno", 1) - 1
         return refused(f"{self.name} ({self.code.co_filename}:{line}): {text}")
 
-    def is_asked(self, node: ast.AST, getter: str) -> bool:
+    def is_call_of(self, node: ast.AST, getter: str) -> bool:
         """Returns True for a call of the context's own method of this name."""
         return (
             isinstance(node, ast.Call)
@@ -70,25 +70,25 @@ class MethodSource:
         return {
             node.targets[0].id
             for node in within(self.body)
-            if isinstance(node, ast.Assign) and self.is_asked(node.value, getter)
+            if isinstance(node, ast.Assign) and self.is_call_of(node.value, getter)
             if isinstance(node.targets[0], ast.Name) and len(_assigned(self.body, node.targets[0].id)) == 1
         }
 
 
-def source_of(function: object, name: str, asks_for: str, parameters: int = 2) -> MethodSource | None:
+def source_of(function: object, name: str, uses: str, parameters: int = 2) -> MethodSource | None:
     """A method of a function object; None where its source cannot be read, or need not be what is called.
 
     Args:
         function: the function object.
         name: the name of its method.
-        asks_for: a name that has to occur in it; None where it does not.
+        uses: a name that has to occur in it; None where it does not.
         parameters: how many it has beside ``self``; the last one is the context.
     """
     bound = getattr(function, name, None)
     if not inspect.ismethod(bound) or bound.__self__ is not function or hasattr(bound, "__wrapped__"):
         return None
     code = getattr(bound.__func__, "__code__", None)
-    if code is None or asks_for not in code.co_names:
+    if code is None or uses not in code.co_names:
         return None
     try:
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(code))).body
@@ -156,7 +156,7 @@ _ASKING: Final = (*(("open", getter) for getter in STATE_GETTERS), ("initialize_
 """The methods that are called once, before the first record, and what they may ask for there."""
 
 
-def check_asks_for_no_state_of_keys(spec: OperatorSpec, text: str = NO_KEYED_STATE) -> None:
+def check_uses_no_keyed_state(spec: OperatorSpec, text: str = NO_KEYED_STATE) -> None:
     """Refuse functions that are sure to ask for state of keys, for an operator without any.
 
     Args:
@@ -172,7 +172,7 @@ def check_asks_for_no_state_of_keys(spec: OperatorSpec, text: str = NO_KEYED_STA
         for name, getter in _ASKING:
             if (method := source_of(function, name, getter, parameters=1)) is not None:
                 for node in method.evaluated():
-                    if method.is_asked(node, getter):
+                    if method.is_call_of(node, getter):
                         raise method.refused(node, f"{getter}: {text}")
 
 
@@ -244,7 +244,7 @@ def _sets_timer(node: ast.AST, method: MethodSource, services: set[str]) -> bool
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _TIMERS:
         return False
     service = node.func.value
-    return method.is_asked(service, _SERVICE) or (isinstance(service, ast.Name) and service.id in services)
+    return method.is_call_of(service, _SERVICE) or (isinstance(service, ast.Name) and service.id in services)
 
 
 _READING: Final = ("process_element", "on_timer")
@@ -279,10 +279,10 @@ def check_broadcast_use(function: object, descriptors: Sequence[MapStateDescript
 def _check_declared(method: MethodSource, function: object, descriptors: Sequence[MapStateDescriptor]) -> None:
     for node in method.evaluated():
         if _is_getter(node, method):
-            asked = _value(node.args[0], method, function)
-            if isinstance(asked, StateDescriptor | str):
+            argument = _value(node.args[0], method, function)
+            if isinstance(argument, StateDescriptor | str):
                 try:
-                    check_declared(descriptors, asked)
+                    check_declared(descriptors, argument)
                 except InvalidProgramError as error:
                     raise method.refused(node, str(error)) from None
 
@@ -299,7 +299,7 @@ def _check_reads_only(method: MethodSource) -> None:
 
 
 def _is_getter(node: Any, method: MethodSource) -> bool:
-    return method.is_asked(node, _GETTER) and len(node.args) == 1 and not node.keywords
+    return method.is_call_of(node, _GETTER) and len(node.args) == 1 and not node.keywords
 
 
 def _changed(node: ast.AST) -> ast.expr | None:

@@ -367,9 +367,9 @@ class CloseableIterator(Generic[T_co]):
         )
         # In a thread: what is collected as garbage may be so anywhere, in the middle of the job's own code, say.
         with contextlib.suppress(RuntimeError):  # no threads begin when the interpreter ends, nor does the job go on
-            threading.Thread(target=_let_go, args=(self._handover, client), daemon=True).start()
+            threading.Thread(target=_abandon, args=(self._handover, client), daemon=True).start()
 
 
-def _let_go(handover: Handover, client: JobClient) -> None:
+def _abandon(handover: Handover, client: JobClient) -> None:
     handover.close()
     client.cancel()

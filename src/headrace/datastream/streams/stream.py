@@ -12,7 +12,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import TypeInformation
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.streams.misuse import check_asks_for_no_state_of_keys, check_types_exist
+from headrace.datastream.streams.misuse import check_types_exist, check_uses_no_keyed_state
 from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, never_fits, origin_of, result_type
 from headrace.graph.specs import OperatorSpec
 from headrace.graph.stream_graph import Edge, Node, StreamGraph
@@ -317,7 +317,7 @@ class Stream(OperatorHandle, Generic[T_co]):
             origin: where the type of the results comes from; where that of this stream does, unless it is said.
         """
         if spec.functions:
-            check_asks_for_no_state_of_keys(spec)
+            check_uses_no_keyed_state(spec)
             check_types_exist(spec)
         streams = enumerate((self, *more))
         edges = tuple(replace(edge, input_index=index) for index, stream in streams for edge in stream._edges)

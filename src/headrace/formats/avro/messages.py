@@ -35,7 +35,7 @@ class AvroRowDeserializationSchema(ColumnarDeserializationSchema):
         avro_schema_string: the schema of the records, in JSON.
         writer_schema: the schema that messages were written with, in JSON, where that is another one.
         legacy_timestamp_mapping: whether ``timestamp-millis`` and ``timestamp-micros`` are times without a zone, as in
-            Flink unless told otherwise; else they are ``Types.TIMESTAMP_LTZ()``.
+            Flink by default; else they are ``Types.TIMESTAMP_LTZ()``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Raises:
@@ -124,7 +124,7 @@ class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
     Args:
         registry: the registry, or its URL.
         reader_schema: what comes out; where it is left out, the newest schema of ``subject`` by now.
-        subject: where the reader's schema is in the registry, which is asked once, while the program is built.
+        subject: where the reader's schema is in the registry, which is queried once, while the program is built.
         legacy_timestamp_mapping: as for :class:`AvroRowDeserializationSchema`.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 

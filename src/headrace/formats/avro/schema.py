@@ -181,7 +181,7 @@ class AvroSchema:
         """The schema as nodes.
 
         Args:
-            legacy_timestamp_mapping: whether moments are times without a zone, as in Flink unless told otherwise; else
+            legacy_timestamp_mapping: whether moments are times without a zone, as in Flink by default; else
                 they are times of UTC.
             as_dicts: whether records are dicts; else they are rows.
         """
@@ -293,7 +293,7 @@ _LOGICAL: Final[dict[tuple[str, str], TypeInformation]] = {
     ("bytes", "decimal"): Types.BIG_DEC(),
     ("fixed", "decimal"): Types.BIG_DEC(),
 }
-"""What values stand for, and their types; others are left as they are, as the specification asks for."""
+"""What values stand for, and their types; others are left as they are, as the specification says."""
 
 
 _COMPLEX: Final = ("array", "map", "record", "error", "enum", "fixed")

@@ -1,1 +1,1 @@
-"""Changes of tables as messages, in the formats of those who watch databases (change data capture)."""
+"""Changes of tables as messages, in the formats of change data capture."""

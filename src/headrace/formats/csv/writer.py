@@ -79,7 +79,7 @@ class CsvEncoder(BatchEncoder):
         return _schema_of(kind, *self._characters) if self._schema is None else self._schema
 
 
-@lru_cache(maxsize=1024)  # it is asked for each batch
+@lru_cache(maxsize=1024)  # it is called for each batch
 def _schema_of(kind: TypeInformation, delimiter: str, quote: str | None, null_value: str | None) -> CsvSchema:
     return CsvSchema.of(kind, delimiter=delimiter, quote=quote, null_value=null_value)
 
@@ -297,7 +297,7 @@ class CsvRowSerializationSchemaBuilder(_CsvRowBuilder):
 
 
 class CsvRowSerializationSchema(ColumnarSerializationSchema):
-    r"""Writes a record as a line of comma-separated values; a line feed ends it unless told otherwise, as in Flink.
+    r"""Writes a record as a line of comma-separated values; a line feed ends it by default, as in Flink.
 
     Args:
         type_info: the type of the records.

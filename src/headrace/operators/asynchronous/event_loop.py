@@ -129,7 +129,7 @@ class EventLoopThread:
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(DaemonThreads(_MOST_THREADS, name))
         self._end: asyncio.Future[None] = self._loop.create_future()
-        self._asked_at: float | None = None
+        self._requested_at: float | None = None
         self._has_warned = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -162,15 +162,17 @@ class EventLoopThread:
     def look_after(self) -> None:
         """Warn, once, of the line that holds up the loop; called now and then by who waits for it."""
         now = time.monotonic()
-        if self._asked_at is None:
-            self._asked_at = now
+        if self._requested_at is None:
+            self._requested_at = now
             self.call(self._answer)
-        elif now - self._asked_at > _BLOCKED_SECONDS and not self._has_warned and (line := self._line()) is not None:
+        elif (
+            now - self._requested_at > _BLOCKED_SECONDS and not self._has_warned and (line := self._line()) is not None
+        ):
             self._has_warned = True
-            logger.warning(_HELD_UP, self._thread.name, now - self._asked_at, line)
+            logger.warning(_HELD_UP, self._thread.name, now - self._requested_at, line)
 
     def _answer(self) -> None:
-        self._asked_at = None
+        self._requested_at = None
 
     def _line(self) -> CallSite | None:
         """The line of the program that the loop is at."""

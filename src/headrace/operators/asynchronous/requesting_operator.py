@@ -86,7 +86,7 @@ class RequestingOperator(Operator):
             raise
 
     def process(self, input_index: int, batch: Batch) -> None:
-        answers = self._asked(batch)
+        answers = self._requested(batch)
         self._pending.append(answers)
         self._waiting += len(batch)
         self._loop.call(self._in_loop, self._intake.add, answers)
@@ -120,7 +120,7 @@ class RequestingOperator(Operator):
     def _make_intake(self) -> Intake:
         """What makes requests of records."""
 
-    def _asked(self, batch: Batch) -> RequestedBatch:
+    def _requested(self, batch: Batch) -> RequestedBatch:
         return RequestedBatch(batch)
 
     def _emit(self, answers: RequestedBatch) -> None:

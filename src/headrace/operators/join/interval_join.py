@@ -108,7 +108,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
         self._watermark = scope.watermark
         self._waiting.forget()
         self._has_shown = False
-        self._numbers = ArrivalCounter(scope.epoch, are_asked=self.matches_one_by_one)
+        self._numbers = ArrivalCounter(scope.epoch, are_needed=self.matches_one_by_one)
         for log in self._logs:
             log.begin_epoch(scope.watermark)
         if self._unmatched is not None:

@@ -214,7 +214,7 @@ class FunctionResults:
 
     def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
         """Calls the function for each pair, in order."""
-        asked, collect, process = self._context, self._collector.collect, self.function.process_element
+        argument, collect, process = self._context, self._collector.collect, self.function.process_element
         lefts = array_to_values(self._left_type, pairs.left)
         rights = array_to_values(self._right_type, pairs.right)
         stamps = (pairs.left_times, pairs.right_times, pairs.times, pairs.watermarks)
@@ -222,8 +222,8 @@ class FunctionResults:
         pair = None
         try:
             for *pair, (left_time, right_time, time, watermark) in zip(lefts, rights, times, strict=True):
-                asked._left_timestamp, asked._right_timestamp, asked._timestamp = left_time, right_time, time
-                collect(process(*pair, asked), time, watermark)
+                argument._left_timestamp, argument._right_timestamp, argument._timestamp = left_time, right_time, time
+                collect(process(*pair, argument), time, watermark)
         except BaseException as error:
             record = None if pair is None else tuple(pair)
             raise user_error(error, context, record, function=self.maker) from error

@@ -144,8 +144,8 @@ class TableLookupOperator(ExpressionOperator):
     def process(self, input_index: int, batch: Batch) -> None:
         keys = self._definition.keys_of(batch, self.context)
         parents, places = map(np.concatenate, zip(_NO_PAIRS, *self._keys.pairs(keys, len(batch)), strict=True))
-        asked = ~self._definition.taking_back(batch)[parents]
-        parents, places = parents[asked], places[asked]
+        requested = ~self._definition.taking_back(batch)[parents]
+        parents, places = parents[requested], places[requested]
         added = [column.take(pa.array(places)) for column in self._columns]
         made = self._definition.result.expanded(batch, parents, added, self.context)
         if made is not None:
@@ -170,9 +170,9 @@ class _KeysOfBatch(BatchRequestedByKey):
     __slots__ = ("codes",)
 
     def __init__(
-        self, batch: Batch, keys: Sequence[pa.Array], types: Sequence[TypeInformation], *, unasked: Mask
+        self, batch: Batch, keys: Sequence[pa.Array], types: Sequence[TypeInformation], *, without_request: Mask
     ) -> None:
-        found = np.where(unasked, MISSING, _codes_of(keys, len(batch)))
+        found = np.where(without_request, MISSING, _codes_of(keys, len(batch)))
         different, first, codes = np.unique(found, return_index=True, return_inverse=True)
         has_missing = int(bool(len(different)) and different[0] == MISSING)
         ranks = np.argsort(np.argsort(first[has_missing:]))
@@ -205,10 +205,10 @@ class RequestedLookupOperator(KeyRequestingOperator):
             for each in reversed(self.user_code):
                 each.close()
 
-    def _asked(self, batch: Batch) -> RequestedBatch:
+    def _requested(self, batch: Batch) -> RequestedBatch:
         definition = self._definition
-        keys, unasked = definition.keys_of(batch, self.context), definition.taking_back(batch)
-        return _KeysOfBatch(batch, keys, self._key_types, unasked=unasked)
+        keys, without_request = definition.keys_of(batch, self.context), definition.taking_back(batch)
+        return _KeysOfBatch(batch, keys, self._key_types, without_request=without_request)
 
     def _emit(self, answers: RequestedBatch) -> None:
         assert isinstance(answers, _KeysOfBatch)
@@ -222,8 +222,8 @@ class RequestedLookupOperator(KeyRequestingOperator):
         parents = np.repeat(np.arange(len(answers.batch)), of_rows)
         places = np.arange(len(parents)) + np.repeat(starts[answers.codes] - np.cumsum(of_rows) + of_rows, of_rows)
         added = [column.take(pa.array(places)) for column in columns]
-        unasked = self._definition.taking_back(answers.batch)
-        self.count(LOOKUP_MISSES, int(((of_rows == 0) & ~unasked).sum()))
+        without_request = self._definition.taking_back(answers.batch)
+        self.count(LOOKUP_MISSES, int(((of_rows == 0) & ~without_request).sum()))
         made = self._definition.result.expanded(answers.batch, parents, added, self.context)
         if made is not None:
             self.output.emit(made)

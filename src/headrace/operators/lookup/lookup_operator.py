@@ -262,7 +262,7 @@ class LookupOperator(KeyRequestingOperator):
         self.count(LOOKUP_MISSES, self._lookup_intake.misses)
         self._lookup_intake.misses = 0
 
-    def _asked(self, batch: Batch) -> RequestedBatch:
+    def _requested(self, batch: Batch) -> RequestedBatch:
         keys: list[Any] = []
         rows, row = batch.rows, None
         try:

@@ -336,10 +336,10 @@ class DatabaseReader(LookupReader):
 
     async def read(self, keys: list[Any]) -> Mapping[Any, Found]:
         found = await self._run(keys)
-        if unasked := found.keys() - set(keys):
+        if without_request := found.keys() - set(keys):
             raise InvalidTypeError(
-                f"table {self._table} has rows for the key {next(iter(unasked))!r}, which is none of those that were "
-                f"asked for: keys of records, {keys[0]!r} say, have to be of the type of the column, and as exact"
+                f"table {self._table} has rows for the key {next(iter(without_request))!r}, which is none of the "
+                f"requested ones: keys of records, {keys[0]!r} say, have to be of the type of the column, and as exact"
             )
         return found
 

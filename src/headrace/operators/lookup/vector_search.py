@@ -106,28 +106,28 @@ class VectorIndex:
         Raises:
             InvalidTypeError: when the vectors have other numbers of elements than those of the table.
         """
-        asked = _Vectors.of(column, "the vectors that VECTOR_SEARCH searches for")
-        if not len(asked.rows) or not len(self._places):
+        queries = _Vectors.of(column, "the vectors that VECTOR_SEARCH searches for")
+        if not len(queries.rows) or not len(self._places):
             return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
         width = self._vectors.shape[1]
-        if asked.matrix.shape[1] != width:
-            given = asked.matrix.shape[1]
+        if queries.matrix.shape[1] != width:
+            given = queries.matrix.shape[1]
             raise InvalidTypeError(
                 f"VECTOR_SEARCH searches for vectors of {given} numbers, and those of the table have {width}"
             )
         with np.errstate(all="ignore"):
-            found = [self._of_some(asked.matrix, *bounds) for bounds in self._bounds(len(asked.rows))]
+            found = [self._of_some(queries.matrix, *bounds) for bounds in self._bounds(len(queries.rows))]
         parents, places, scores = map(np.concatenate, zip(*found, strict=True))
-        return asked.rows[parents], self._places[places], scores
+        return queries.rows[parents], self._places[places], scores
 
     def _bounds(self, count: int) -> Iterator[tuple[int, int]]:
         step = max(1, _MOST_PRODUCTS // len(self._places))
         return ((start, min(start + step, count)) for start in range(0, count, step))
 
     def _of_some(self, given: Doubles, start: int, stop: int) -> tuple[Longs, Longs, Doubles]:
-        asked, count = self._prepared(given[start:stop]), min(self._nearest.count, len(self._places))
-        parents, places = self._candidates(asked, count)
-        closeness = self._closeness(asked, parents, places)
+        queries, count = self._prepared(given[start:stop]), min(self._nearest.count, len(self._places))
+        parents, places = self._candidates(queries, count)
+        closeness = self._closeness(queries, parents, places)
         order = np.lexsort((places, -closeness, np.isnan(closeness), parents))
         parents = parents[order]
         ranks = np.arange(len(parents)) - np.searchsorted(parents, parents)
@@ -135,27 +135,27 @@ class VectorIndex:
         parents, places = parents[ranks < count], places[kept]
         return parents + start, places, self._scores(closeness[kept])
 
-    def _candidates(self, asked: Doubles, count: int) -> tuple[Longs, Longs]:
+    def _candidates(self, queries: Doubles, count: int) -> tuple[Longs, Longs]:
         """Pairs among which the nearest are, by the product of all."""
-        products = asked @ self._vectors.T
-        lengths = np.sqrt((asked * asked).sum(axis=1, keepdims=True))
+        products = queries @ self._vectors.T
+        lengths = np.sqrt((queries * queries).sum(axis=1, keepdims=True))
         if self._nearest.metric is Metric.EUCLIDEAN:
             products = 2 * products - self._squares
             lengths = 2 * lengths + self._longest
         products[np.isnan(products)] = -np.inf
         least = np.partition(products, len(self._places) - count, axis=1)[:, [len(self._places) - count]]
-        error = 8 * (asked.shape[1] + 4) * np.finfo(np.float64).eps * self._longest * lengths
+        error = 8 * (queries.shape[1] + 4) * np.finfo(np.float64).eps * self._longest * lengths
         bound = np.where(np.isfinite(least - error), least - error, -np.inf)
         parents, places = np.nonzero(products >= bound)
         return parents, places
 
-    def _closeness(self, asked: Doubles, parents: Longs, places: Longs) -> Doubles:
+    def _closeness(self, queries: Doubles, parents: Longs, places: Longs) -> Doubles:
         """What is greater for rows that are nearer, for each pair, computed in one order."""
         found = np.zeros(len(parents))
-        step = max(1, _MOST_PRODUCTS // max(1, asked.shape[1]))
+        step = max(1, _MOST_PRODUCTS // max(1, queries.shape[1]))
         for start in range(0, len(parents), step):
             some = slice(start, start + step)
-            one, other = asked[parents[some]], self._vectors[places[some]]
+            one, other = queries[parents[some]], self._vectors[places[some]]
             if self._nearest.metric is Metric.EUCLIDEAN:
                 found[some] = -((one - other) ** 2).sum(axis=1)
             else:

@@ -1,8 +1,8 @@
 """Which transitions a partial match makes with an event, found once for each set of conditions that hold.
 
-What a partial match becomes depends on its state and on the conditions that are asked for on the way. Where these look
-at the event alone, the answer is kept by the bits that hold, and a visit costs one look into a table. Where iterative
-conditions are asked for, the answer is kept in a tree of these questions, which is grown as partial matches come by.
+What a partial match becomes depends on its state and on the conditions that are evaluated on the way. Where these look
+at the event alone, the answer is kept by the bits that hold, and it costs one lookup in a table. Where there are
+iterative conditions, it is kept in a decision tree of them, which grows with partial matches.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Program = tuple[tuple[int, int, int, bool], ...]
 that the partial match comes to, or -1 for none; that state as a bit, or 0; whether it is a match."""
 
 
-class Asks(Enum):
-    """Stands for the program of a state whose partial matches have to be asked one by one."""
+class EachMatch(Enum):
+    """Stands for the program of a state whose conditions are evaluated for each partial match."""
 
-    ASKS = "asks"
+    EACH_MATCH = "each match"
 
 
-ASKS: Final = Asks.ASKS
+EACH_MATCH: Final = EachMatch.EACH_MATCH
 
-Plan = tuple[Program | Asks, dict[int, Program | Asks]]
+Plan = tuple[Program | EachMatch, dict[int, Program | EachMatch]]
 """What an event does: what it begins, and the programs of the states in which partial matches may not stay."""
 
 Evaluate = Callable[[Any, int], bool]
@@ -82,11 +82,11 @@ class Decisions:
         self.evaluate = evaluate or self._test
         self.evaluate_of_rows: EvaluateOfRows | None = None
         self._automaton = automaton
-        self._bits = [_asked_for(automaton, at) for at in range(len(automaton.states))]
+        self._bits = [_conditions_of(automaton, at) for at in range(len(automaton.states))]
         self.plans: dict[tuple[int, int, int], Plan] = {}
         self._trees: dict[tuple[int, int], _Node] = {}
         self._by_edges: dict[tuple[int, tuple[_Edge, ...]], Program | None] = {}
-        self._asked_at: dict[int, int] = {}
+        self._conditions_at: dict[int, int] = {}
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -99,28 +99,28 @@ class Decisions:
             plan = self.plans[live, holds, unknown] = self._new_plan(live, holds, unknown)
         return plan
 
-    def asked_at(self, states: int) -> int:
+    def conditions_at(self, states: int) -> int:
         """The event conditions that decide what becomes of partial matches in some states; both are bits."""
-        asked = self._asked_at.get(states)
-        if asked is None:
-            asked = 0
-            for at, bits in enumerate(self._bits):
-                asked |= bits if states >> at & 1 else 0
-            self._asked_at[states] = asked
-        return asked
+        bits = self._conditions_at.get(states)
+        if bits is None:
+            bits = 0
+            for at, own in enumerate(self._bits):
+                bits |= own if states >> at & 1 else 0
+            self._conditions_at[states] = bits
+        return bits
 
     def of_start(self, event: Any, timestamp: int, holds: int, unknown: int) -> Program:
-        """What begins with an event, where that has to be asked."""
-        return self._ask(self._automaton.start, Asked(self, event, timestamp, holds, unknown, None)) or ()
+        """What begins with an event, where that depends on conditions that are not evaluated yet."""
+        return self._decide(self._automaton.start, LazyFacts(self, event, timestamp, holds, unknown, None)) or ()
 
     def of_match(self, match: PartialMatch, event: Any, timestamp: int, holds: int, unknown: int) -> Program | None:
-        """What a partial match becomes, where that has to be asked; None where it stays as it is."""
-        return self._ask(match[1], Asked(self, event, timestamp, holds, unknown, match[2]))
+        """What a partial match becomes, by conditions that are not evaluated yet; None if it stays as it is."""
+        return self._decide(match[1], LazyFacts(self, event, timestamp, holds, unknown, match[2]))
 
     # --- how they are found ------------------------------------------------------------------------------------------
 
     def _new_plan(self, live: int, holds: int, unknown: int) -> Plan:
-        table: dict[int, Program | Asks] = {}
+        table: dict[int, Program | EachMatch] = {}
         for at in range(len(self._automaton.states)):
             if live >> at & 1:
                 program = self._known(at, holds, unknown)
@@ -128,13 +128,13 @@ class Decisions:
                     table[at] = program
         return self._known(self._automaton.start, holds, unknown) or (), table
 
-    def _known(self, at: int, holds: int, unknown: int) -> Program | Asks | None:
+    def _known(self, at: int, holds: int, unknown: int) -> Program | EachMatch | None:
         try:
             return self._by_transitions(at, _Known(holds, unknown))
         except _NotKnownError:
-            return ASKS
+            return EACH_MATCH
 
-    def _ask(self, at: int, facts: Asked) -> Program | None:
+    def _decide(self, at: int, facts: LazyFacts) -> Program | None:
         """Follow the tree of questions; where it has not grown yet, decide by the transitions, and let it grow."""
         bits = self._bits[at]
         if facts.unknown & bits:
@@ -146,15 +146,15 @@ class Decisions:
         if not isinstance(node, _Unknown):
             return node
         program = self._by_transitions(at, facts)
-        self._grow(root, facts.asked(), program)
+        self._grow(root, facts.answers(), program)
         return program
 
-    def _grow(self, root: tuple[int, int], asked: list[tuple[Condition, bool]], program: Program | None) -> None:
-        """Add what was asked, with the answers, to a tree."""
+    def _grow(self, root: tuple[int, int], answers: list[tuple[Condition, bool]], program: Program | None) -> None:
+        """Add the conditions that were evaluated, with their answers, to a tree."""
         if len(self._trees) >= _MOST_KEPT:
             self._trees.clear()
         leaf: _Node = program
-        for condition, answer in reversed(asked):
+        for condition, answer in reversed(answers):
             leaf = _Question(condition, *((_UNKNOWN, leaf) if answer else (leaf, _UNKNOWN)))
         self._trees[root] = _merged(self._trees.get(root, _UNKNOWN), leaf)
 
@@ -217,7 +217,7 @@ class Decisions:
 
 
 class _NotKnownError(Exception):
-    """Something is asked that is not known of the event alone."""
+    """A condition does not depend on the event alone."""
 
 
 class _Known(Facts):
@@ -241,8 +241,8 @@ class _Known(Facts):
 
 
 @names_explained("ConditionContext")
-class Asked(Facts):
-    """Evaluates what is asked for, once for an event and a partial match; the context of iterative conditions too."""
+class LazyFacts(Facts):
+    """Evaluates conditions on demand, once for an event and a partial match; the context of iterative ones, too."""
 
     __slots__ = ("_answers", "_by_stage", "_decisions", "_place", "_step", "_timestamp", "event", "holds", "unknown")
 
@@ -281,14 +281,14 @@ class Asked(Facts):
         return answer
 
     def answer(self, condition: Condition) -> object:
-        """Evaluate an iterative condition; whoever asks does so once."""
+        """Evaluate an iterative condition; the caller keeps the answer."""
         if isinstance(condition, IterativeCall):
             return condition.function(self.event, self)
-        assert self._decisions.evaluate_of_rows is not None, "whoever has such conditions has the rows"
+        assert self._decisions.evaluate_of_rows is not None, "such conditions come with the rows"
         return self._decisions.evaluate_of_rows(condition, self._place, self._step)
 
-    def asked(self) -> list[tuple[Condition, bool]]:
-        """The iterative conditions that were asked for, in order, with the answers."""
+    def answers(self) -> list[tuple[Condition, bool]]:
+        """The iterative conditions that were evaluated, in order, with their answers."""
         return [*(self._answers or {}).items()]
 
     # --- the context of iterative conditions ---
@@ -334,7 +334,7 @@ def _merged(tree: _Node, branch: _Node) -> _Node:
     return _Question(tree.condition, _merged(tree.no, branch.no), _merged(tree.yes, branch.yes))
 
 
-def _asked_for(automaton: Automaton, at: int) -> int:
+def _conditions_of(automaton: Automaton, at: int) -> int:
     """The event conditions, as bits, that decide what becomes of a partial match."""
     ways = [way for state in automaton.proceeding(at) for way in automaton.states[state].transitions]
     ends = {state for way in ways if way.action is Action.TAKE for state in automaton.proceeding(way.target)}

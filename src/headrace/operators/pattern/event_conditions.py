@@ -166,9 +166,9 @@ class EventConditions:
         self._by_leaf = {leaf: _bound(leaf.expression, type_) for leaf in leaves if isinstance(leaf, EventExpression)}
         self.are_columns = [is_column(condition) for condition in conditions]
         self.user_code: tuple[UserCode, ...] = user_code_of([*self._by_leaf.values()])
-        self.texts = [str(condition) if self._is_told_by_text(condition) else None for condition in conditions]
+        self.texts = [str(condition) if self._is_known_by_text(condition) else None for condition in conditions]
 
-    def _is_told_by_text(self, condition: Condition) -> bool:
+    def _is_known_by_text(self, condition: Condition) -> bool:
         """Return whether conditions with the same text are true of the same events."""
         return not self.user_code and all(
             isinstance(leaf, EventExpression) and isinstance(leaf.expression, Expression) for leaf in condition.leaves()
@@ -259,7 +259,7 @@ class EvaluatedEvents:
     def __init__(self, conditions: EventConditions, batch: Batch, events: Events, known: KnownColumns) -> None:
         self._conditions, self._batch, self._events = conditions, batch, events
         self._columns = known
-        self._asked: dict[tuple[int, int], bool | None] = {}
+        self._answers: dict[tuple[int, int], bool | None] = {}
         self._rows: OrderedRows | None = None
         columns: dict[int, Mask] = {}
         self.lazy = self.looking_back = 0
@@ -358,7 +358,7 @@ class EvaluatedEvents:
         return holds, unknown
 
     def _answer(self, place: int, index: int) -> bool | None:
-        known = self._asked
+        known = self._answers
         try:
             return known[place, index]
         except KeyError:

@@ -225,7 +225,7 @@ class _Key:
         nfa, events = matching._nfa, matching._events
         place = events.places[row]
         matching.place = place
-        known, unknown = matching._evaluated.ask(place, nfa.asked_for(state) & matching._evaluated.lazy)
+        known, unknown = matching._evaluated.ask(place, nfa.conditions_of(state) & matching._evaluated.lazy)
         holds = events.holds[row] | known
         self.follow(row, nfa.plan(state.live, holds, unknown), holds, unknown)
 

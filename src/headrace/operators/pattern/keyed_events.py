@@ -88,7 +88,7 @@ def has_summaries(nfa: Nfa) -> bool:
 
 def beginning(nfa: Nfa, evaluated: EvaluatedEvents) -> Mask:
     """Return with which events matches may begin."""
-    if evaluated.lazy & nfa.asked_at_start:
+    if evaluated.lazy & nfa.conditions_at_start:
         return np.ones(len(evaluated.holds), np.bool_)
     return looked_up(evaluated.holds, len(nfa.automaton.event_conditions), nfa.begins)
 
@@ -108,7 +108,7 @@ def moved_states(nfa: Nfa, evaluated: EvaluatedEvents, due: DueKeys, live: Longs
     if not len(rows):
         return of_keys
     moved = np.zeros(len(of_events), np.int64)
-    moved[rows] = (_asked if evaluated.lazy else _known)(nfa, evaluated, of_events[rows], due.order[rows])
+    moved[rows] = (_evaluated if evaluated.lazy else _known)(nfa, evaluated, of_events[rows], due.order[rows])
     of_keys[due.positions] = np.bitwise_or.reduceat(moved, due.starts)
     return of_keys
 
@@ -123,11 +123,11 @@ def _known(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> 
     return found
 
 
-def _asked(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> Longs:
+def _evaluated(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> Longs:
     """The same where some conditions have to be asked for."""
     found = []
     for states, place, holds in zip(live.tolist(), places.tolist(), evaluated.holds[places].tolist(), strict=True):
-        known, unknown = evaluated.ask(place, nfa.asked_in(states) & evaluated.lazy & ~evaluated.looking_back)
+        known, unknown = evaluated.ask(place, nfa.conditions_in(states) & evaluated.lazy & ~evaluated.looking_back)
         found.append(nfa.moved(states, holds | known, unknown | evaluated.looking_back))
     return np.array(found, np.int64)
 

@@ -148,16 +148,16 @@ class PatternFunction:
         if not found:
             return
         values = events.values([place for *_, match in found for _, place in match.path])
-        collector, asked = self._collector, self.context
+        collector, argument = self._collector, self.context
         shown: dict[str, list[Any]] = {}
         name, timestamp = PROCESS, 0
         try:
-            for (emitted_at, timestamp, name, match), asked._rule in zip(found, rules, strict=False):
+            for (emitted_at, timestamp, name, match), argument._rule in zip(found, rules, strict=False):
                 shown = match.by_stage(values)
-                asked._timestamp = timestamp
+                argument._timestamp = timestamp
                 if self.maker is None:
                     collector.marks.append((len(collector.rows), self._made_by[name]))
-                results = self._called[name](shown, asked)
+                results = self._called[name](shown, argument)
                 if name == TIMED_OUT:
                     results = self._to_side_outputs(results)
                 time = timestamp if self._has_timestamps else NO_TIMESTAMP

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.pattern.automaton import Automaton, StateType
-from headrace.operators.pattern.decisions import ASKS, Decisions, Evaluate, EvaluateOfRows, Plan, Program
+from headrace.operators.pattern.decisions import EACH_MATCH, Decisions, Evaluate, EvaluateOfRows, Plan, Program
 from headrace.operators.pattern.shared_buffer import (
     EventId,
     FinishedMatch,
@@ -92,17 +92,17 @@ class Nfa:
         self._decisions.value_of, self._decisions.evaluate_of_rows = value_of, evaluate_of_rows
 
     @property
-    def asked_at_start(self) -> int:
+    def conditions_at_start(self) -> int:
         """The event conditions that say whether an event begins a match, as bits."""
-        return self._decisions.asked_at(1 << self.automaton.start)
+        return self._decisions.conditions_at(1 << self.automaton.start)
 
-    def asked_for(self, state: NfaState) -> int:
+    def conditions_of(self, state: NfaState) -> int:
         """The event conditions that decide what an event changes of a key, as bits."""
-        return self.asked_in(state.live)
+        return self.conditions_in(state.live)
 
-    def asked_in(self, live: int) -> int:
+    def conditions_in(self, live: int) -> int:
         """The event conditions that decide what an event changes of a key with partial matches in some states."""
-        return self._decisions.asked_at(live | 1 << self.automaton.start)
+        return self._decisions.conditions_at(live | 1 << self.automaton.start)
 
     @property
     def expires_silently(self) -> bool:
@@ -168,7 +168,7 @@ class Nfa:
     ) -> list[MatchedEvents]:
         """Judge an event, given what it does to a key in this state; return the matches that it completes."""
         begun, moves = plan
-        if begun is ASKS:
+        if begun is EACH_MATCH:
             begun = self._decisions.of_start(event, timestamp, holds, unknown)
         event_id = (timestamp, state.next_number)
         found: list[FinishedMatch] = []
@@ -178,7 +178,7 @@ class Nfa:
             live = 0
             for match in state.partial:
                 program = moves.get(match[1])
-                if program is ASKS:
+                if program is EACH_MATCH:
                     program = self._decisions.of_match(match, event, timestamp, holds, unknown)
                 if program is None:
                     kept.append(match)

@@ -84,7 +84,7 @@ class PatternMatcher:
         self._ways = None if automaton.preference is None else Ways(automaton)
         is_preferred = self._ways is not None
         self.nfa = PreferredNfa(automaton) if is_preferred else Nfa(automaton, self._evaluate, clock, tells=tells)
-        self.conditions = EventConditions(automaton.event_conditions, self.nfa.asked_at_start, type_, clock)
+        self.conditions = EventConditions(automaton.event_conditions, self.nfa.conditions_at_start, type_, clock)
         called = (each for condition in row_conditions for each in condition.expressions.user_code)
         self.user_code: tuple[UserCode, ...] = (*self.conditions.user_code, *called)
         # Of other patterns events matter that change nothing, or time does.

@@ -382,7 +382,7 @@ class RowAnswers:
         self._keyed, self._found, self._stages = keyed, found, stages
         self._type, self._events, self._clock = type_, events, clock
         self._answers: dict[RowCondition, Answers] = {}
-        self._asked: Counter[RowCondition] = Counter()
+        self._uses: Counter[RowCondition] = Counter()
         self._tests: dict[RowCondition, ScalarTest | None] = {}
 
     @cached_property
@@ -424,8 +424,8 @@ class RowAnswers:
 
     def _test_of(self, condition: RowCondition) -> ScalarTest | None:
         """The test of a condition for single values; None while too few have been tested for it to pay."""
-        self._asked[condition] += 1
-        if not is_worthwhile(self._asked[condition], len(self._events.arrived)):
+        self._uses[condition] += 1
+        if not is_worthwhile(self._uses[condition], len(self._events.arrived)):
             return None
         made = self._tests[condition] = scalar_test(condition, self._stages, self._columns)
         return made

@@ -170,9 +170,9 @@ def _distances(row: int, rows: Sequence[int]) -> Reach:
     return tuple(row - each for each in rows)
 
 
-def is_worthwhile(asked: int, rows: int) -> bool:
+def is_worthwhile(uses: int, rows: int) -> bool:
     """Return whether a condition has been asked for so often that it is computed for many rows."""
-    return asked * _ONE > rows
+    return uses * _ONE > rows
 
 
 class Answers:
@@ -186,7 +186,7 @@ class Answers:
     def __init__(self, condition: RowCondition, table: RowTable) -> None:
         self._condition, self._table = condition, table
         self._starts: list[int] = table.starts.tolist()
-        self._asked: dict[Shape, int] = {}
+        self._uses: dict[Shape, int] = {}
         self._whole: dict[Shape, bytes] = {}
 
     def holds(self, row: int, taken: Taken) -> bool:
@@ -208,9 +208,9 @@ class Answers:
         return bool(self._condition.holds_for(self._table, np.array([row]), shape)[0])
 
     def _is_worthwhile(self, shape: Shape) -> bool:
-        asked = self._asked[shape] = self._asked.get(shape, 0) + 1
+        uses = self._uses[shape] = self._uses.get(shape, 0) + 1
         cost = len(self._table.starts) * (1 + sum(map(len, shape)))
-        return is_worthwhile(asked, cost) and len(self._whole) < _MOST_SHAPES
+        return is_worthwhile(uses, cost) and len(self._whole) < _MOST_SHAPES
 
     def _of_all_rows(self, shape: Shape) -> bytes:
         """The answer for each row that has rows of its key at such distances before it."""

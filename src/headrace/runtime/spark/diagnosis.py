@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MINIMUM_PYTHON: Final = (3, 11)
 _INSTALL_SPARK: Final = "Run: pip install 'headrace[spark]'"
-_TASKS_ASKED: Final = 4
+_TASKS_PROBED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ def check_java(environment: Mapping[str, str]) -> Check:
     return Check("Java", True, f"{java.version} ({java.origin}: {java.home})")
 
 
-def check_settings(session: SparkSession, asked: Mapping[str, str]) -> list[Check]:
+def check_settings(session: SparkSession, settings: Mapping[str, str]) -> list[Check]:
     """Return an outcome for each setting of a session that is not for long jobs, or one for all of them."""
     from headrace.runtime.spark.session import mismatches
 
-    found = mismatches(session, asked)
+    found = mismatches(session, settings)
     if not found:
         return [Check("Spark settings", True, "as headrace wants them")]
     return [
@@ -135,7 +135,7 @@ def check_settings(session: SparkSession, asked: Mapping[str, str]) -> list[Chec
 def check_workers(session: SparkSession) -> list[Check]:
     """Return whether the Python workers of the executors can run headrace; runs a tiny job to ask them."""
     try:
-        reports = ask_workers(session, _TASKS_ASKED)
+        reports = ask_workers(session, _TASKS_PROBED)
     except Exception as error:  # whatever hinders the job is what the user has to know
         fix = "Give the executors the driver's Python (spark.pyspark.python), and pyarrow, with `headrace package`."
         return [Check("Python workers", False, _first_line(error), fix)]

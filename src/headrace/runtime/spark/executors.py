@@ -152,13 +152,13 @@ def check_is_classic(settings: Mapping[str, str], environment: Mapping[str, str]
     Raises:
         ConfigurationError: when something asks for one.
     """
-    asked = {
+    connect_settings = {
         "SPARK_REMOTE": environment.get("SPARK_REMOTE"),
         "spark.remote": settings.get("spark.remote"),
         "spark.api.mode": settings.get("spark.api.mode", _CLASSIC).replace(_CLASSIC, ""),
         "the master": settings["spark.master"] if settings["spark.master"].startswith(_CONNECT) else None,
     }
-    for name, value in asked.items():
+    for name, value in connect_settings.items():
         if value:
             raise ConfigurationError(f"{name} is {value}, but {NO_CONNECT}")
 

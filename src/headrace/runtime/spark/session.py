@@ -120,8 +120,8 @@ def acquire_session(
         early.discard()
     if python is not None:
         check_interpreter(running, python)
-    asked = dict(settings) | ({"spark.master": master} if master else {})
-    return SessionHandle(running, owned=False, warnings=_untold(running, mismatches(running, asked)))
+    requested = dict(settings) | ({"spark.master": master} if master else {})
+    return SessionHandle(running, owned=False, warnings=_new_mismatches(running, mismatches(running, requested)))
 
 
 def session_of_epochs(session: SparkSession) -> SparkSession:
@@ -157,11 +157,13 @@ def check_interpreter(session: SparkSession, python: str) -> None:
         )
 
 
-def mismatches(session: SparkSession, asked: Mapping[str, str]) -> tuple[SettingMismatch, ...]:
+def mismatches(session: SparkSession, requested: Mapping[str, str]) -> tuple[SettingMismatch, ...]:
     """What in a session differs from what headrace wants and from what the user ``asked`` headrace for."""
     checked = checked_settings(session.sparkContext.master or "")
-    wanted = [setting for setting in checked if setting.key not in asked]
-    wanted += [SparkSetting(key, value, "asked for, but the session was there before") for key, value in asked.items()]
+    wanted = [setting for setting in checked if setting.key not in requested]
+    wanted += [
+        SparkSetting(key, value, "asked for, but the session was there before") for key, value in requested.items()
+    ]
     found = {setting: _value_in(session, setting) for setting in wanted}
     return tuple(
         SettingMismatch(setting.key, value, setting.value, setting.why)
@@ -170,7 +172,7 @@ def mismatches(session: SparkSession, asked: Mapping[str, str]) -> tuple[Setting
     )
 
 
-def _untold(session: SparkSession, found: Iterable[SettingMismatch]) -> tuple[SettingMismatch, ...]:
+def _new_mismatches(session: SparkSession, found: Iterable[SettingMismatch]) -> tuple[SettingMismatch, ...]:
     """Those of an application that are found for the first time: in a notebook job after job has the same session."""
     application = session.sparkContext.applicationId
     new = tuple(mismatch for mismatch in found if (application, mismatch) not in _reported)
@@ -221,7 +223,7 @@ def _stop_started(starting: Future[SessionHandle]) -> None:
         starting.result().stop()
 
 
-def _start(start: SessionStart, java: JavaProcess | None, asked: Mapping[str, str]) -> SessionHandle:
+def _start(start: SessionStart, java: JavaProcess | None, requested: Mapping[str, str]) -> SessionHandle:
     settings = start.settings
     if GATEWAY_PORT not in os.environ and SparkContext._gateway is None:
         _connect(java or JavaProcess(start, os.environ))
@@ -230,7 +232,7 @@ def _start(start: SessionStart, java: JavaProcess | None, asked: Mapping[str, st
         session = SparkSession.builder.config(map={**settings}).getOrCreate()
     except SPARK_ERRORS as error:
         raise not_started(error) from error
-    warn_of_misspelled(session.sparkContext, asked)
+    warn_of_misspelled(session.sparkContext, requested)
     return SessionHandle(session, owned=True, beginning=beginning)
 
 

@@ -153,7 +153,7 @@ class TableSection(Section):
     def moved_to(self, file: str, offset: int, load: Callable[[], MappedFile]) -> None:
         raise AssertionError("a table is in a file of its own")
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nothing is held."""
 
     def _opened(self) -> pa.RecordBatch:

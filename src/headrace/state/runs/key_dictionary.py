@@ -370,7 +370,7 @@ class KeyDictionary:
         if self._left:
             self._left -= 1
             return None
-        self._take_up_stored()
+        self._restore_stored()
         is_first = not len(self)
         ranks = self._ranks_of(hashes, keys)
         groups = None if ranks is None else self._laid_out(times, ranks)
@@ -380,7 +380,7 @@ class KeyDictionary:
             self._pause = 0
         return groups
 
-    def _take_up_stored(self) -> None:
+    def _restore_stored(self) -> None:
         """Begins with the keys that are stored, if they are not too few to matter."""
         stored, self.stored = self.stored, None
         found = None if stored is None or len(self) else stored()

@@ -407,9 +407,9 @@ class Section:
         if is_large or self._load is not None:
             self._load = load
         if is_large:
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Give up the bytes of the file, to load it again when it is needed; what is in memory alone stays."""
         if self._load is not None:
             self._batch = self._bytes = None

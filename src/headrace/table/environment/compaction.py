@@ -125,7 +125,7 @@ class _Compaction:
         return tuple(column for column in self._table.columns if column.kind is ColumnKind.PHYSICAL)
 
     def _check_columns(self, files: Sequence[FileStatus]) -> None:
-        # Formats import pandas, which whoever does not compact tables need not have.
+        # Formats import pandas, which sessions that compact no tables need not have.
         from headrace.table.environment.file_columns import check_columns
 
         keys = self._table.partition_keys

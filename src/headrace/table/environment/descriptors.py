@@ -185,7 +185,6 @@ class TableDescriptor:
 
 
 def _option_key(key: str | ConfigOption[Any]) -> str:
-    """The key of an option."""
     return key.key if isinstance(key, ConfigOption) else key
 
 

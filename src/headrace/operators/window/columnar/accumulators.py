@@ -62,18 +62,18 @@ class ArrivalCounter:
 
     Args:
         epoch: the epoch.
-        are_asked: whether anybody asks; else all records have the number 0, which takes no memory.
+        are_needed: whether they are needed; else all records have the number 0, which takes no memory.
     """
 
     _SEQUENCE_BITS = 30
 
-    def __init__(self, epoch: int, *, are_asked: bool = True) -> None:
+    def __init__(self, epoch: int, *, are_needed: bool = True) -> None:
         self._next = epoch << self._SEQUENCE_BITS
-        self._are_asked = are_asked
+        self._are_needed = are_needed
 
     def next(self, count: int) -> Longs:
         """Numbers for the next records."""
-        if not self._are_asked:
+        if not self._are_needed:
             return np.broadcast_to(np.int64(0), count)
         first = self._next
         self._next += count

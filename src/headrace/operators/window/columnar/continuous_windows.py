@@ -390,9 +390,9 @@ class ContinuousEventTimeOperator(ContinuousWindowOperator):
     def _late_emission(self, found: FoundWindows, held: Contents, marks: Longs) -> FiredResults:
         """Return what windows emit that have ended, once for each late record."""
         assert found.touched.chunk is not None, "without records nothing is late"
-        asked = held.take(np.flatnonzero(np.isin(held.windows, found.of_pairs[1])))
-        keys = found.keys.take(found.of_keys[asked.windows])
-        contents = Accumulators(found.ends[asked.windows], keys.hashes, keys.values, asked.columns)
+        firing = held.take(np.flatnonzero(np.isin(held.windows, found.of_pairs[1])))
+        keys = found.keys.take(found.of_keys[firing.windows])
+        contents = Accumulators(found.ends[firing.windows], keys.hashes, keys.values, firing.columns)
         late, find = found.touched.chunk.spread(found.pairs[1]), lambda *_: contents
         return late_emission(self._mode, self._aggregators, find, late, found.pairs[1].records, marks)
 

@@ -128,8 +128,8 @@ class Firings:
         """
         width = int(self.places.max(initial=0)) + 1
         places = self.windows * width + self.places
-        asked = windows * width + np.minimum(records, width - 1)
-        return np.searchsorted(places, asked, side="right") - self.starts[windows]
+        sought = windows * width + np.minimum(records, width - 1)
+        return np.searchsorted(places, sought, side="right") - self.starts[windows]
 
 
 def first_times(interval: int, timestamps: Longs, lasts: Longs) -> Longs:

@@ -125,7 +125,7 @@ class AlignedWindowOperator(KeyedOperator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
-        self._arrivals = ArrivalCounter(scope.epoch, are_asked=not self._layout.aggregators.are_scatterable)
+        self._arrivals = ArrivalCounter(scope.epoch, are_needed=not self._layout.aggregators.are_scatterable)
         self._store.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:

@@ -136,8 +136,8 @@ class WindowCall:
         """The results that the window emits when it fires."""
         if not self.sees_window:
             return elements
-        asked = context if self._takes_context else context.window()
-        return results_of(self._call(entry.key, asked, elements), self.maker)
+        argument = context if self._takes_context else context.window()
+        return results_of(self._call(entry.key, argument, elements), self.maker)
 
     def clear(self, context: WindowContext) -> None:
         """Called when the contents of a window go."""
