@@ -121,7 +121,13 @@ class BoundSqlCast(Bound):
         return False
 
     def compute(self, batch: pa.RecordBatch) -> Datum:
-        return _computed(self, cast, self.invocation, [self.argument.compute(batch)])
+        argument = self.argument.compute(batch)
+        try:
+            return _computed(self, cast, self.invocation, [argument])
+        except EvaluationError as error:
+            if not self.text.startswith("CAST("):  # nobody has written it
+                raise
+            raise EvaluationError(f"{error}: TRY_CAST gives NULL instead") from error.__cause__
 
 
 def _computed(

@@ -126,7 +126,7 @@ def test_options_that_are_refused(tmp_path: Path, options: str, said: str) -> No
 def test_a_partition_that_tells_no_time(tmp_path: Path) -> None:
     table = Table(tmp_path, **{"sink.partition-commit.trigger": "partition-time"})
     with pytest.raises(
-        InvalidProgramError, match="the partition 'day=x' tells no time: 'x' is not of the form yyyy-MM-dd"
+        InvalidProgramError, match="the partition 'day=x' has no time: 'x' is not of the form yyyy-MM-dd"
     ):
         table.epoch_of([[("y", "x")], []], [0, 0])
 

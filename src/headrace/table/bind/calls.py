@@ -260,6 +260,7 @@ class CallBinder(ABC):
             function.options,
             type=kind,
             time=_time(function.name, operands, kind) if function.user is None else None,
+            at=self.context.place(node),
         )
 
     def over_operands(self, node: sql.SqlCall) -> tuple[Scalar, ...]:

@@ -226,7 +226,13 @@ class QueryBinder:
             )
         if not selected.keys and limit is None and not offset:
             return selected.relation
-        relation: Relation = LogicalSort(selected.relation, selected.keys, offset, limit)
+        relation: Relation = LogicalSort(
+            selected.relation,
+            selected.keys,
+            offset,
+            limit,
+            at=self.context.place(next(filter(None, (*node.order_by, node.limit, node.offset)), node)),
+        )
         if selected.width < len(relation.schema):
             kept = range(selected.width)
             names = relation.schema.names[: selected.width]

@@ -144,6 +144,7 @@ class _InsertBinder:
             inline=table.inline,
             expectations=expectations_of(self.queries, path, dict(options), stored),
             is_projected=relation is not given,
+            at=self.context.place(self.node.table),
         )
 
     def _targets(self, columns: list[Column], table: CatalogTable) -> list[str]:

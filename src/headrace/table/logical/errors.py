@@ -14,6 +14,16 @@ class PlanningError(InvalidProgramError):
     """A valid statement cannot be planned, or not in this mode (Flink's ``TableException``)."""
 
 
+def placed(reason: str, at: str) -> PlanningError:
+    """The error about a part of a statement.
+
+    Args:
+        reason: what is wrong.
+        at: the place of the part, as far as it is known.
+    """
+    return PlanningError(f"{reason} (at {at})" if at else reason)
+
+
 class SinkConflictError(InvalidProgramError):
     """Rows with different keys may have one key in the table, and the statement has no ``ON CONFLICT``."""
 

@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self, TypeVar, cast
 
+NOT_IN_PLANS: Final = {"is_in_plans": False}
+"""The metadata of a field that compiled plans do not have."""
+
 _FIELDS: Final[dict[type, tuple[str, ...]]] = {}
 
 

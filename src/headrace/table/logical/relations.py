@@ -13,7 +13,7 @@ from headrace.common.logical_types import LogicalType, string
 from headrace.common.types import RowKind
 from headrace.operators.expectations import OnViolation
 from headrace.table.connectors.table_sink import Staging
-from headrace.table.logical.node import LogicalNode, Part, transform, walk
+from headrace.table.logical.node import NOT_IN_PLANS, LogicalNode, Part, transform, walk
 from headrace.table.logical.scalars import (
     AggregateCall,
     Frame,
@@ -242,12 +242,14 @@ class LogicalSort(Relation):
     Attributes:
         offset: the number of rows to skip.
         limit: the maximum number of rows; None for all.
+        at: the place of the order in the statement, for messages, as far as it is known.
     """
 
     input: Relation
     keys: tuple[SortKey, ...]
     offset: int = 0
     limit: int | None = None
+    at: str = field(default="", kw_only=True, compare=False, repr=False)
 
     @property
     def schema(self) -> Schema:
@@ -310,6 +312,7 @@ class LogicalOverAggregate(Relation):
 
     Attributes:
         shows_all: whether plans show it over all columns of its input.
+        at: the place of the first call in the statement, for messages, as far as it is known.
     """
 
     input: Relation
@@ -319,6 +322,7 @@ class LogicalOverAggregate(Relation):
     calls: tuple[OverFunction, ...]
     names: tuple[str, ...]
     shows_all: bool = False
+    at: str = field(default="", kw_only=True, compare=False, repr=False)
 
     @cached_property
     def schema(self) -> Schema:
@@ -563,6 +567,7 @@ class Sink(Relation):
         expectations: what is expected of each row.
         staging: set where no row may be seen before all are there, if the connector can do so.
         is_projected: whether the binder has put that projection.
+        at: the place of the table in the statement, for messages, as far as it is known.
     """
 
     input: Relation
@@ -580,6 +585,7 @@ class Sink(Relation):
     inline: Any = field(default=None, compare=False)
     expectations: tuple[Expectation, ...] = ()
     staging: Staging | None = None
+    at: str = field(default="", kw_only=True, compare=False, repr=False, metadata=NOT_IN_PLANS)
     is_projected: bool = False
 
     @property

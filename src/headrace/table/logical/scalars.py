@@ -250,6 +250,9 @@ class OverCall(Scalar):
 
     A rule turns a projection with such calls into the relation
     :class:`~headrace.table.logical.relations.LogicalOverAggregate`.
+
+    Attributes:
+        at: its place in the text of the statement, for messages, as far as it is known.
     """
 
     function: str
@@ -260,6 +263,7 @@ class OverCall(Scalar):
     is_distinct: bool = False
     ignores_nulls: bool = False
     options: Options = ()
+    at: str = field(default="", kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

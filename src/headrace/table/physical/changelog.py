@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from headrace.common.types import RowKind
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.errors import PlanningError, placed
 from headrace.table.physical.changelog_rules import PASSING, Modify, UpdateKind, mode_of
 from headrace.table.physical.node import PhysicalNode
 
@@ -75,9 +75,10 @@ class ChangelogInference:
         if refused := found & ~takes:
             words = {Modify.UPDATE: "update", Modify.DELETE: "delete", Modify.ALL: "update and delete"}[refused]
             advice = ": write to a table that takes them, as of upsert-kafka" if hasattr(node, "called") else ""
-            raise PlanningError(
+            raise placed(
                 f"{self._called(node)} doesn't support consuming {words} changes which is produced by node "
-                f"{self._describe(self._maker(child, refused))}{advice}"
+                f"{self._describe(self._maker(child, refused))}{advice}",
+                str(getattr(node, "at", "")),
             )
         return found
 

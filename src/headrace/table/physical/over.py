@@ -13,7 +13,7 @@ from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.functions import OverFrame
 from headrace.table.functions.python.aggregates import user_aggregate
-from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.errors import PlanningError, placed
 from headrace.table.logical.relations import LogicalOverAggregate, OverFunction
 from headrace.table.logical.scalars import (
     BOOLEAN,
@@ -135,12 +135,13 @@ def _over(over: LogicalOverAggregate, context: ConversionContext) -> PhysicalNod
     if context.is_batch:
         return _node(over, source, frame, None)
     if not over.names[0].startswith("w0$"):
-        raise PlanningError(
+        raise placed(
             "Cannot generate a valid execution plan for the given query: functions over different windows in one "
-            "SELECT are computed one after the other, in a query over the first ones as a subquery"
+            "SELECT are computed one after the other, in a query over the first ones as a subquery",
+            over.at,
         )
     time = _time_of(over, source)
-    _check_frame(over.frame, over.calls)
+    _check_frame(over)
     if time is None:
         if any(call.function == "LAG" for call in over.calls):
             frame = OverFrame(is_rows=False)  # peers share a frame
@@ -182,28 +183,30 @@ def _time_of(over: LogicalOverAggregate, source: PhysicalNode) -> TimeAttribute 
         PlanningError: when the order is not supported.
     """
     if len(over.order_by) != 1:
-        raise PlanningError(f"The window can only be ordered by a single time column. {_TOP_N}")
+        raise placed(f"The window can only be ordered by a single time column. {_TOP_N}", over.at)
     key = over.order_by[0]
     if key.descending:
-        raise PlanningError(f"The window can only be ordered in ASCENDING mode. {_TOP_N}")
+        raise placed(f"The window can only be ordered in ASCENDING mode. {_TOP_N}", over.at)
     time = source.schema[key.index].time
     if time is None and over.frame.low.kind is not FrameBoundKind.UNBOUNDED_PRECEDING:
-        raise PlanningError(
+        raise placed(
             "Non-time attribute sort is not supported for bounded OVER window. Order by a column that has a "
-            "watermark, or by PROCTIME()."
+            "watermark, or by PROCTIME().",
+            over.at,
         )
     return time
 
 
-def _check_frame(frame: Frame, calls: Sequence[OverFunction]) -> None:
+def _check_frame(over: LogicalOverAggregate) -> None:
+    frame = over.frame
     if frame.high.kind is not FrameBoundKind.CURRENT_ROW:
-        raise PlanningError("OVER RANGE FOLLOWING windows are not supported yet.")
+        raise placed("OVER RANGE FOLLOWING windows are not supported yet.", over.at)
     distance = frame.low.offset
     if distance is not None and isinstance(distance.type, IntervalType) and distance.type.unit.is_of_months:
-        raise PlanningError("the frame of OVER cannot be of months: use DAY, HOUR, MINUTE or SECOND")
-    for name in dict.fromkeys(call.function for call in calls):
+        raise placed("the frame of OVER cannot be of months: use DAY, HOUR, MINUTE or SECOND", over.at)
+    for name in dict.fromkeys(call.function for call in over.calls):
         if name in _BATCH_ONLY:
-            raise PlanningError(f"{name} Function is not supported in stream mode.")
+            raise placed(f"{name} Function is not supported in stream mode.", over.at)
 
 
 _BATCH_ONLY: Final = frozenset(("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"))

@@ -52,6 +52,11 @@ class Sink(PhysicalNode):
         """The name of the sink in error messages."""
         return f"Table sink '{'.'.join(self.target.path)}'"
 
+    @property
+    def at(self) -> str:
+        """Its place in the statement, as far as it is known."""
+        return self.target.at
+
     def terms(self, text: ScalarText) -> Terms:
         yield "table", ".".join(self.target.path)
         if self.target.targets:

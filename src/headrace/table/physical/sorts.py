@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from headrace.graph.changelog_specs import RankSpec, SortSpec, TemporalSortSpec
 from headrace.operators.changelog.rank import RankRange, RankStrategy
-from headrace.table.logical.errors import PlanningError
+from headrace.table.logical.errors import placed
 from headrace.table.logical.relations import LogicalSort
 from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema, TimeAttribute
@@ -137,8 +137,9 @@ def _sort(sort: LogicalSort, context: ConversionContext) -> PhysicalNode:
         return Sort(source, sort.keys, sort.offset, sort.limit)
     strategy, key = strategy_of(source, (), sort.keys, context)
     if not sort.keys and sort.limit is None and not context.is_batch:
-        raise PlanningError(
-            "FETCH is missed, which on streaming table is not supported currently: OFFSET needs a LIMIT in streams"
+        raise placed(
+            "FETCH is missed, which on streaming table is not supported currently: OFFSET needs a LIMIT in streams",
+            sort.at,
         )
     if not sort.keys:
         limit = NO_LIMIT if sort.limit is None else sort.limit
@@ -151,11 +152,12 @@ def _sort(sort: LogicalSort, context: ConversionContext) -> PhysicalNode:
 def _by_time(source: PhysicalNode, sort: LogicalSort) -> PhysicalNode:
     first = sort.keys[0]
     if source.schema[first.index].time is None:
-        raise PlanningError(
-            "Sort on a non-time-attribute field is not supported: add a LIMIT, order by row time, or use batch mode"
+        raise placed(
+            "Sort on a non-time-attribute field is not supported: add a LIMIT, order by row time, or use batch mode",
+            sort.at,
         )
     if first.descending:
-        raise PlanningError("Primary sort order of a streaming table must be ascending on time")
+        raise placed("Primary sort order of a streaming table must be ascending on time", sort.at)
     if sort.offset:
-        raise PlanningError("OFFSET needs a LIMIT in streams")
+        raise placed("OFFSET needs a LIMIT in streams", sort.at)
     return TemporalSort(source, sort.keys)

@@ -102,7 +102,8 @@ class PlanEncoder:
         return {
             field.name: self._field(value, field.name, given)
             for field in fields(value)
-            if not _is_default(field, given := getattr(value, field.name))
+            if field.metadata.get("is_in_plans", True)
+            and not _is_default(field, given := getattr(value, field.name))
             and not isinstance(given, TableSource | TableSink)
         }
 

@@ -181,7 +181,7 @@ def _split(relation: Relation, *, is_batch: bool, is_shown: bool = False) -> Rel
         names = tuple(f"w{number}$o{place}" for place in range(len(of_window)))
         functions = tuple(prepared[call] for call in of_window)
         frame = window.frame or of_window[0].frame
-        node = LogicalOverAggregate(node, partition_by, order_by, frame, functions, names)
+        node = LogicalOverAggregate(node, partition_by, order_by, frame, functions, names, at=of_window[0].at)
         places |= {
             call: InputRef(width + place, type=call.type, time=call.time) for place, call in enumerate(of_window)
         }
