@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidTypeError
@@ -40,6 +40,7 @@ def similarity(metric: Metric, one: list[float], other: list[float]) -> float:
 
 @pytest.mark.parametrize("metric", Metric)
 @given(table=VECTORS, asked=VECTORS, count=st.integers(1, 4), step=st.integers(1, 30))
+@example(table=[[0.0, 1.0, 0.0]], asked=[[0.0, 1e-200, 0.0]], count=1, step=1)
 def test_the_nearest_rows_are_found_whichever_way_vectors_come(
     metric: Metric, table: list[Any], asked: list[Any], count: int, step: int
 ) -> None:

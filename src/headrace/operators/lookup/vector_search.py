@@ -172,8 +172,11 @@ class VectorIndex:
         if self._nearest.metric is not Metric.COSINE:
             return matrix
         with np.errstate(all="ignore"):
-            lengths = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))
-            return matrix / np.where(lengths == 0, 1, lengths)
+            # By the largest element first: squares of 1e-200 are 0, and of 1e200 infinite
+            largest = np.abs(matrix).max(axis=1, keepdims=True, initial=0)
+            scaled = matrix / np.where(largest == 0, 1, largest)
+            lengths = np.sqrt((scaled * scaled).sum(axis=1, keepdims=True))
+            return scaled / np.where(lengths == 0, 1, lengths)
 
 
 class VectorSearchOperator(TableLookupOperator):
