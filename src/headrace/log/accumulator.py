@@ -43,7 +43,7 @@ class RecordAccumulator:
         self._error: BaseException | None = None
         self._closed = False
 
-    # --- who adds ----------------------------------------------------------------------------------------------------
+    # --- adding ------------------------------------------------------------------------------------------------------
 
     def add(self, batches: Sequence[ProducerBatch], size: int = 0) -> None:
         """Add batches, which may still grow.
@@ -54,7 +54,7 @@ class RecordAccumulator:
 
         Raises:
             InvalidProgramError: when it is closed.
-            OSError: when what was added before could not be delivered; told once.
+            OSError: when what was added before could not be delivered; raised once.
         """
         with self._waits:
             error, self._error = self._error, None
@@ -87,13 +87,13 @@ class RecordAccumulator:
             return not batch.holds(place)
 
     def seal(self) -> None:
-        """Seal the batches that wait, so that whoever sends the next record has the producer check its state."""
+        """Seal the batches that wait, so that the next send has the producer check its state."""
         with self._waits:
             for batch in self._queue:
                 batch.seal()
             self._waits.notify_all()
 
-    # --- who takes ---------------------------------------------------------------------------------------------------
+    # --- taking ------------------------------------------------------------------------------------------------------
 
     def wait_until_due(self) -> bool:
         """Wait until a batch has lingered for long enough, or much is queued.
@@ -160,7 +160,7 @@ class ProducerBatch:
     """Records of one topic in the order in which they were sent, and their offsets once they are committed.
 
     Records that are sent one by one are added by one thread, without a lock, which would be a quarter of all that
-    ``send`` takes. Another thread seals the batch; who has added a record and finds the batch sealed asks whether it
+    ``send`` takes. Another thread seals the batch; a thread that has added a record to a sealed batch looks whether it
     was in time (:meth:`holds`).
 
     Args:
@@ -216,7 +216,7 @@ class ProducerBatch:
     def seal(self) -> None:
         """Take no more records; only one thread at a time may do so."""
         if not self.is_sealed:
-            self.is_sealed = True  # first: who adds a record after the next line is to see it
+            self.is_sealed = True  # first: a record that is added after the next line is to see it
             self._rows = self._rows or len(self.records) // _FIELDS
 
     def holds(self, place: int) -> bool:

@@ -151,7 +151,7 @@ class Author(NamedTuple):
 
     Attributes:
         producer: the id of a producer; transactional ids are such.
-        epoch: rises whenever somebody else takes over the id.
+        epoch: rises whenever another producer takes over the id.
         sequence: rises with each commit of a producer's epoch.
     """
 
@@ -185,8 +185,8 @@ class Commit:
     """The content of one commit record: a change of the log.
 
     Attributes:
-        author: who has written it.
-        time: when, in milliseconds by the clock of whoever wrote it.
+        author: its producer.
+        time: when, in milliseconds by the clock of the writer.
         topics: new and changed topics; None for one that is deleted.
         appended: segments with new records.
         replaced: segments that others take the place of.
@@ -285,7 +285,7 @@ ANONYMOUS: Final = "~"
 """The beginning of the ids of producers without a transactional id."""
 
 SNAPSHOT_INTERVAL: Final = 256
-"""After how many commits a log writes down what it holds, so that nobody needs the commits before."""
+"""After how many commits a log writes down what it holds, so that the commits before are not needed."""
 
 _HISTORY: Final = 4096
 
@@ -503,7 +503,7 @@ class LogState:
             (tp.topic, tp.partition, segment.base_offset, segment.end_offset - segment.base_offset)
             for tp, segment in commit.appended
         )
-        self.producers.pop(author.producer, None)  # who has committed last is the last of them
+        self.producers.pop(author.producer, None)  # the producer that has committed last is the last of them
         self.producers[author.producer] = ProducerState(author.epoch, author.sequence, placed)
 
     def _forget_producers(self) -> None:

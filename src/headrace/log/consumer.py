@@ -32,7 +32,7 @@ _POLL_BYTES: Final = 256 << 20
 
 
 _ITERATED: Final = 500
-"""The records that are fetched at once where they are asked for one by one."""
+"""The records that are fetched at once where they are taken one by one."""
 
 _RESETS: Final = ("earliest", "latest", "none")
 
@@ -471,7 +471,7 @@ class Consumer:
                 for record in to_records(partition, batch):
                     state = self._partitions.get(partition)
                     if state is None or state.paused or state.position != positions[partition]:
-                        break  # it was taken away, or somebody has gone elsewhere
+                        break  # it was taken away, or the position has changed
                     state.position = positions[partition] = record.offset + 1
                     yield record
 
@@ -523,7 +523,7 @@ class Consumer:
         return membership.group()
 
     def _lose(self, partitions: list[TopicPartition], *, notifies: bool = True) -> None:
-        """Stop reading partitions; the program is told, unless it has been."""
+        """Stop reading partitions; the program is called back, unless it has been."""
         if partitions and notifies:
             self._on_revoke(partitions)
         for each in partitions:

@@ -1,9 +1,9 @@
-"""Consumer groups: who reads which partition, and how partitions pass from one member to another.
+"""Consumer groups: which member reads which partition, and how partitions pass from one to another.
 
 Partitions move cooperatively. A group knows what each member is to own (its target) and what it owns. A member that
 owns more than its target releases the rest, after it has committed how far it has come; only then others own it. What
-nobody else gives up stays where it is, and is read on meanwhile. A group is a value: each change makes a new one, of
-a higher generation where the ownership changes.
+no other member gives up stays where it is, and is read on meanwhile. A group is a value: each change makes a new one,
+of a higher generation where the ownership changes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Group:
     """A consumer group.
 
     Attributes:
-        generation: rises with every change of who owns what.
+        generation: rises with every change of ownership.
         members: by their ids.
         offsets: how far it has come.
         assigned: the generation in which each partition came to its owner.
@@ -88,7 +88,7 @@ class Group:
         return partition in self.member(member_id).owned and self.assigned.get(partition, 0) <= generation
 
     def is_assigned(self, partitions: Mapping[str, int]) -> bool:
-        """Tell whether exactly the partitions of the topics that members have subscribed to are somebody's target.
+        """Return whether exactly the partitions of the topics that members have subscribed to are targets.
 
         Args:
             partitions: how many partitions each topic has.
@@ -151,7 +151,7 @@ class Group:
         )
 
     def _handed_over(self, members: Mapping[str, Member]) -> Group:
-        """Let members own those partitions of their targets that nobody owns."""
+        """Let members own those partitions of their targets that are free."""
         assigned = {each: self.assigned.get(each, 0) for member in members.values() for each in member.owned}
         changed = {}
         for member_id, member in members.items():

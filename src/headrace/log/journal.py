@@ -1,9 +1,9 @@
 """The journal of a log and its folder: commit records, snapshots of what they come to, and files of records.
 
-A file is never changed. Commit records that a snapshot covers are removed, so a name may be free again for somebody who
-has stood still for that long: he could create a record that nobody reads any more, or read one. Hence the rule:
-whatever is read or created under a number counts only if afterwards no snapshot is found that is as new. Before a
-record is removed there always is such a snapshot.
+A file is never changed. Commit records that a snapshot covers are removed, so a name may be free again for a process
+that has stood still for that long: it could create a record that is never read, or read one. Hence the rule: whatever
+is read or created under a number counts only if afterwards no snapshot is found that is as new. Before a record is
+removed there always is such a snapshot.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class StagedFor(NamedTuple):
     """The only commit that may publish a file of records, which are nowhere else.
 
     Attributes:
-        tag: stands for the producer who commits them; see :func:`tag_of`.
+        tag: stands for the producer that commits them; see :func:`tag_of`.
         epoch: that of the producer; None where a later one may do so as well.
         sequence: of the commit.
     """
@@ -99,7 +99,7 @@ def may_be_gone(name: str, state: LogState) -> bool:
 
 
 def abandoned(names: list[str], state: LogState) -> list[str]:
-    """Select the files of records that nobody can commit any more; something may refer to them all the same.
+    """Select the files of records that cannot be committed any more; something may refer to them all the same.
 
     Of one that was staged for a commit the log itself has to say so, however old it is: that commit was done, or a
     later one, or the producer is fenced. Clocks say nothing of that.
@@ -128,7 +128,7 @@ def tag_of(producer: str) -> str:
 _CLAIM: Final = "maintenance"
 
 _LIFE: Final = 2_048
-"""After how many commits a claim that was not renewed is nobody's any more."""
+"""After how many commits a claim that was not renewed expires."""
 
 _BEAT: Final = 256
 """After how many commits a claim is renewed."""
@@ -189,7 +189,7 @@ class MaintenanceClaim:
 
 
 _MARK: Final = "headrace-log"
-"""The file that tells a log from another folder."""
+"""The file that marks a folder as a log."""
 
 _FOLDERS: Final = ("commits", "snapshots", "records", "heartbeats")
 
@@ -255,7 +255,7 @@ class Journal:
 
     Args:
         folder: of the log.
-        clock: tells the time in milliseconds.
+        clock: returns the time in milliseconds.
         when_due: is called when this process has made the commit with which a snapshot and maintenance are due.
 
     Attributes:
@@ -369,7 +369,7 @@ class Journal:
         not done twice.
 
         Args:
-            author: who does so; a sequence that was committed is not committed again. A function gives one that follows
+            author: the producer; a committed sequence is not committed again. A function gives one that follows
                 from what the log holds, and is committed in any case.
             describe: makes of an empty commit, and what the log holds, the one that is to be; and gives the records
                 that lie in it, if any. May be called again, as others commit. What it raises ends the attempt.
@@ -378,8 +378,8 @@ class Journal:
             What is known of the author then.
 
         Raises:
-            ProducerFencedError: when somebody else has taken over the author's id.
-            OSError: when that cannot be told, or not be done.
+            ProducerFencedError: when another producer has taken over the author's id.
+            OSError: when that is not known, or not done.
         """
         with self._lock:
             while True:
@@ -443,7 +443,7 @@ class Journal:
         return self._commits.locate(commit_name(number))
 
     def remove_commits(self, needed: set[str]) -> list[str]:
-        """Remove commit records that nobody needs: a snapshot covers them, and no segment lies in them.
+        """Remove commit records that are not needed: a snapshot covers them, and no segment lies in them.
 
         Args:
             needed: the files that segments lie in.

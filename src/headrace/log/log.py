@@ -41,7 +41,7 @@ class BackgroundRounds:
 
         Args:
             name: what it is about.
-            work: the round. Of several that are asked for while one is under way the last is done.
+            work: the round. Of several that are requested while one is under way the last is done.
         """
         with self._lock:
             is_running = name in self._threads
@@ -97,7 +97,7 @@ class Log:
 
     Args:
         folder: where it is.
-        clock: tells the time in milliseconds.
+        clock: returns the time in milliseconds.
         in_background: whether a thread does the maintenance that is due after some hundred commits; otherwise whoever
             makes the last of these does it at once.
 
@@ -156,9 +156,9 @@ class Log:
         return self.journal.folder
 
     def maintain(self, topics: Iterable[str] | None = None, *, fully: bool = False) -> Maintained:
-        """Delete records by time and size, compact and merge them, and remove files that nobody needs.
+        """Delete records by time and size, compact and merge them, and remove files that are not needed.
 
-        After some hundred commits a thread of whoever makes the next one does so by itself.
+        After some hundred commits a thread of the process that makes the next one does so by itself.
 
         Args:
             topics: which; all if left out.
@@ -188,7 +188,7 @@ class Log:
 
         Raises:
             TopicExistsError: when there is such a topic.
-            ConfigurationError: when it cannot be as asked for.
+            ConfigurationError: when it cannot be as requested.
         """
         described = checked_partitions(partitions), TopicConfig().with_settings(config or {})
         checked_topic(name)
@@ -347,7 +347,7 @@ class Log:
         raise self._vanishing(partition)
 
     def read(self, topic: str) -> pa.RecordBatchReader:
-        """All records that a topic has now, partition by partition, as they are asked for: for DuckDB, say.
+        """All records that a topic has now, partition by partition, as they are taken: for DuckDB, say.
 
         Returns:
             Batches with the columns topic, partition, offset, timestamp, key, value and headers.

@@ -1,4 +1,4 @@
-"""Maintenance of a log: retention, compaction, merging of small segments, removal of files that nobody needs.
+"""Maintenance of a log: retention, compaction, merging of small segments, removal of files that are not needed.
 
 All of it goes through commits, so any number of processes may do it at once, and any of them may die. New segments are
 written before the commit that names them, and files are removed after the one that no longer does. Who reads from an
@@ -33,7 +33,7 @@ _FEW_BYTES: Final = 64 << 10
 """A segment with so little is merged whatever comes after it."""
 
 _WORTH_IT: Final = 16
-"""Fewer segments are not merged unless somebody asks for it."""
+"""Fewer segments are not merged unless that is requested."""
 
 _AT_ONCE_BYTES: Final = 4 * MAX_BYTES
 
@@ -111,7 +111,7 @@ def compact(
         fully: whether to do it however little is new.
 
     Returns:
-        The segments that go, and what takes their place. Each part is read when it is asked for, so that memory has to
+        The segments that go, and what takes their place. Each part is read when it is taken, so that memory has to
         hold the keys, and not the partition. None when it is not worth it.
     """
     lag = config.min_compaction_lag_ms
@@ -236,7 +236,7 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
         journal.claim.renew(journal.state().version)
         try:
             done += _maintain(journal, partition, config, fully=fully)
-        except (_SupersededError, UnknownTopicError):  # somebody else has been at it, or has deleted it
+        except (_SupersededError, UnknownTopicError):  # another process has maintained it, or has deleted it
             continue
     if fully:
         journal.write_snapshot()
@@ -389,7 +389,7 @@ class _SupersededError(Exception):
 
 
 def _remove_files(journal: Journal, before: set[str]) -> int:
-    """Remove files that nothing refers to any more, and staged ones that nobody can commit any more."""
+    """Remove files that nothing refers to any more, and staged ones that cannot be committed any more."""
     oldest = _oldest_staged(journal.state(), journal.clock())
     if oldest > journal.state().oldest_staged:
         journal.change(lambda commit, _: replace(commit, oldest_staged=oldest))

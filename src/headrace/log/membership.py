@@ -30,7 +30,7 @@ class Membership:
         clock: seconds that pass, from whenever on.
 
     Attributes:
-        member_id: nobody else has it.
+        member_id: it is unique.
         generation: the one whose assignment the consumer reads; see :meth:`Group.has_kept`.
         interval: how often to call :meth:`keep_up`, in seconds.
     """
@@ -152,7 +152,7 @@ def commit_without_members(
     created: Mapping[str, int],
     check: Callable[[Group], object] = lambda _: None,
 ) -> None:
-    """Commit offsets of a group whose partitions nobody shares.
+    """Commit offsets of a group whose partitions are not shared.
 
     Args:
         journal: of the log.
@@ -178,7 +178,7 @@ def may_commit(
 ) -> dict[TopicPartition, int]:
     """Check offsets that are committed for a group, and drop those of topics that are gone.
 
-    Every way to commit offsets asks this first, in the step that commits them.
+    Every way to commit offsets checks this first, in the step that commits them.
 
     Args:
         metadata: on whose.
@@ -205,7 +205,7 @@ def may_commit(
 
 
 def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, int], group: Group) -> None:
-    """Check that one who is no member may commit offsets of a group."""
+    """Check that a consumer that is no member may commit offsets of a group."""
     name = metadata.group_id
     advice = "send_offsets_to_transaction(offsets, consumer.group_metadata())"
     if group.members:

@@ -218,7 +218,7 @@ class Producer:
         """Commit all that was sent; within a transaction, write it.
 
         Raises:
-            ProducerFencedError: when somebody else has taken over the transactional id.
+            ProducerFencedError: when another producer has taken over the transactional id.
             OSError: when it cannot be committed. It may have been all the same; calling again does not do it twice.
         """
         self._check_process()
@@ -254,7 +254,7 @@ class Producer:
     # --- transactions ------------------------------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Take over the transactional id: whoever had it is fenced. The first transaction does so by itself.
+        """Take over the transactional id: its predecessor is fenced. The first transaction does so by itself.
 
         Raises:
             InvalidProgramError: when there is none.
@@ -306,7 +306,7 @@ class Producer:
         """Make all visible that was sent since the transaction began.
 
         Raises:
-            ProducerFencedError: when somebody else has taken over the transactional id.
+            ProducerFencedError: when another producer has taken over the transactional id.
             CommitFailedError: when others have a partition by now whose offset is to be committed with it.
             OSError: when it cannot be committed. It may have been all the same; calling again does not do it twice.
         """
@@ -388,7 +388,7 @@ class Producer:
         while self._accumulator.wait_until_due():
             try:
                 self._deliver()
-            except Exception as error:  # told by the next call
+            except Exception as error:  # raised by the next call
                 self._accumulator.fail(error)
 
     def _deliver(self) -> None:
@@ -544,7 +544,7 @@ _PRODUCERS: Final = weakref.WeakSet[Producer]()
 
 
 def _drop_batches() -> None:
-    """Have the next record of each producer be told that this is a fork."""
+    """Have each producer find with its next record that this is a fork."""
     for producer in list(_PRODUCERS):
         producer._own = _OwnBatch()
 

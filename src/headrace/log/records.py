@@ -408,7 +408,7 @@ _TOGETHER_BYTES: Final = 4 << 20
 """The bytes that are read together."""
 
 _REMEMBERED_BYTES: Final = 1 << 20
-"""The bytes of the newest commit records that are kept: whoever reads one reads the records in it next."""
+"""The bytes of the newest commit records that are kept: a reader of one reads the records in it next."""
 
 
 class SegmentReader:

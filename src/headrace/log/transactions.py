@@ -17,7 +17,7 @@ from headrace.log.records import Placed, Segment, encode, inlined
 logger = get_logger(__name__)
 
 ABANDONED: Final = 1 << 62
-"""Epoch and sequence of a producer whose output was given up for good: nobody comes after it."""
+"""Epoch and sequence of a producer whose output was given up for good: it has no successor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class OpenTransaction:
     """Records that wait for one commit.
 
     Attributes:
-        producer: the id of who can do it; None where the log does not know it.
+        producer: the id of the producer that can do it; None where the log does not know it.
         sequence: of the commit; of a job, its epoch.
         outlasts_producer: whether a later epoch of the producer can do it as well, as a job that is restored does.
         since: when the log was last committed to before the first of them was written, in milliseconds.
@@ -74,9 +74,9 @@ def open_transactions(journal: Journal) -> list[OpenTransaction]:
 
 
 def abandon(journal: Journal, producer: str) -> int:
-    """See to it that nobody commits what waits for a producer, and remove it.
+    """Prevent that what waits for a producer is committed, and remove it.
 
-    Who still tries is told: a producer is fenced; a job can write nothing to the log any more.
+    Later attempts fail: a producer is fenced; a job can write nothing to the log any more.
 
     Args:
         journal: of the log.
@@ -135,7 +135,7 @@ class Staged(NamedTuple):
 def stage(
     journal: Journal, pieces: Sequence[tuple[TopicPartition, pa.RecordBatch]], staged_for: StagedFor | None = None
 ) -> list[Staged]:
-    """Write records so that they can be committed; nobody sees them before.
+    """Write records so that they can be committed; they are not visible before.
 
     Args:
         journal: of the log.
@@ -171,7 +171,7 @@ def publish(
 
     Args:
         journal: of the log.
-        author: who does so; see :meth:`Journal.commit`.
+        author: the producer; see :meth:`Journal.commit`.
         staged: the records.
         offsets: by group, how far it has come with that; what it raises ends the attempt.
 
@@ -179,9 +179,9 @@ def publish(
         What is known of the author: where its last records are.
 
     Raises:
-        ProducerFencedError: when somebody else has taken over the author's id.
+        ProducerFencedError: when another producer has taken over the author's id.
         StagedRecordsError: when the records were staged so long ago that they may be gone, or into a younger copy.
-        OSError: when that cannot be told, or not be done.
+        OSError: when that is not known, or not done.
     """
 
     def describe(commit: Commit, state: LogState) -> tuple[Commit, bytes]:
