@@ -1,7 +1,7 @@
 """What the process of a program keeps beside it: the jobs that run now, and what holds for all that are submitted.
 
-The first signal stops every job where it can go on, at the end of its epoch; the second one gives the epochs up. Who
-runs the program of somebody else adds settings, a listener, a server, or only wants to see its graph.
+The first signal stops every job where it can continue, at the end of its epoch; the second one abandons the epochs. A
+command that runs the program of a user adds settings, a listener and a server, or only captures its graph.
 """
 
 from __future__ import annotations

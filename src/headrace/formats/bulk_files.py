@@ -121,7 +121,7 @@ class SelfDescribingFormat(BulkFormat):
 
     @abstractmethod
     def _resolved(self, file: InputFile) -> Self:
-        """The format for records of the type that a file tells."""
+        """The format for records of the type that a file has."""
 
 
 class ColumnFileFormat(SelfDescribingFormat):

@@ -125,7 +125,7 @@ class BoundSqlCast(Bound):
         try:
             return _computed(self, cast, self.invocation, [argument])
         except EvaluationError as error:
-            if not self.text.startswith("CAST("):  # nobody has written it
+            if not self.text.startswith("CAST("):  # an implicit cast
                 raise
             raise EvaluationError(f"{error}: TRY_CAST gives NULL instead") from error.__cause__
 

@@ -216,7 +216,7 @@ def check_known(properties: Mapping[str, str]) -> None:
         ConfigurationError: naming the setting, and what it may have been meant to be.
     """
     try:
-        import confluent_kafka  # noqa: F401 (the start of a job tells that it is not there)
+        import confluent_kafka  # noqa: F401 (the start of a job reports that it is not there)
     except ImportError:
         return
     if _PLUGINS in properties:

@@ -26,7 +26,7 @@ from headrace.formats.json.writer import JsonStyle, json_texts
 
 
 class Operation(enum.IntEnum):
-    """The operation on a row that a message tells of."""
+    """The operation on a row that a message describes."""
 
     UNKNOWN = -1
     NOTHING = 0
@@ -51,7 +51,7 @@ class Images:
         operations: what has happened to each, values of :class:`Operation`.
         before: each as it was, structs, null if that is not sent.
         after: each as it is.
-        messages: the index of the message that tells of each, never falling.
+        messages: the index of the message of each, never falling.
     """
 
     operations: npt.NDArray[np.int8]

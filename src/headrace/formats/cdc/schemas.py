@@ -199,8 +199,8 @@ class DebeziumJsonDeserializationSchema(ChangesDeserializationSchema):
 
     Args:
         type_info: the type of the rows of the table.
-        schema_include: whether messages are ``{"schema": ..., "payload": ...}``, as Kafka Connect writes them unless
-            told otherwise.
+        schema_include: whether messages are ``{"schema": ..., "payload": ...}``, as Kafka Connect writes them
+            by default.
         time_unit: the unit of times that are numbers without a schema beside them: ``ms``, ``us`` or ``ns``.
         metadata: names of metadata, or fields by name and the metadata that each holds: ``schema``,
             ``ingestion-timestamp``, ``source.timestamp``, ``source.database``, ``source.schema``, ``source.table`` and
