@@ -16,6 +16,7 @@ pytestmark = pytest.mark.integration
 
 COLUMNS = "id INT, card STRING"
 UPSERT = {"changelog-mode": "upsert"}
+ADDS = "scan.newly-added-table.enabled"
 SHARDS = ("orders_1", "orders_2", "orders_3")
 
 
@@ -74,17 +75,23 @@ def test_rows_end_as_those_of_the_tables(database: Database, mode: str, seed: in
     tables(database, *SHARDS, identity="DEFAULT" if mode == "upsert" else "FULL")
     for name in SHARDS:
         database.execute(f"INSERT INTO {name} SELECT n, '{name}' FROM generate_series(1, 9) n")
-    capture = capture_of(database, {"changelog-mode": mode, "scan.incremental.snapshot.chunk.size": "3"})
+    options = {"changelog-mode": mode, "scan.incremental.snapshot.chunk.size": "3", ADDS: str(seed % 2 == 0)}
+    capture, names = capture_of(database, options), list(SHARDS)
     for _ in range(30):
         capture.epoch(ReadBudget(draw.choice([1, 5, 7, 1000]), 10**6, 2), fails=(fails := draw.random() < 0.1))
         if draw.random() < 0.5:
-            database.transaction(*(statement(draw) for _ in range(draw.randrange(1, 6))))
+            database.transaction(*(statement(draw, names) for _ in range(draw.randrange(1, 6))))
+        if seed % 2 == 0 and draw.random() < 0.1:
+            names.insert(0, f"orders_0{len(names)}")  # before the others, by its name
+            tables(database, names[0], identity="DEFAULT" if mode == "upsert" else "FULL")
+            database.execute(f"INSERT INTO {names[0]} SELECT n, 'added' FROM generate_series(1, 9) n")
         if fails or draw.random() < 0.2:
             capture.restart()
+    capture.restart()
     capture.catch_up(ReadBudget(7, 10**6, 2))
     capture.close()
     wanted: list[Any] = [
-        (*row, name) for name in SHARDS for row in database.rows(f"SELECT id, card FROM {name} ORDER BY id")
+        (*row, name) for name in names for row in database.rows(f"SELECT id, card FROM {name} ORDER BY id")
     ]
     if mode == "all":
         assert sorted(capture.retracted().elements(), key=repr) == sorted(wanted, key=repr)
@@ -99,9 +106,9 @@ def test_rows_end_as_those_of_the_tables(database: Database, mode: str, seed: in
     assert sorted(found.values(), key=repr) == sorted(wanted, key=repr)
 
 
-def statement(draw: random.Random) -> str:
+def statement(draw: random.Random, names: list[str]) -> str:
     """One that changes some rows of a table."""
-    name, key = draw.choice(SHARDS), draw.randrange(12)
+    name, key = draw.choice(names), draw.randrange(12)
     return draw.choice(
         [
             f"INSERT INTO {name} SELECT n, 'n' FROM generate_series({key}, {key + 3}) n ON CONFLICT DO NOTHING",
@@ -123,6 +130,46 @@ def test_the_tables_are_those_that_matched_when_the_job_began(database: Database
     capture.restart()
     assert capture.catch_up() == [("+I", 1, "last", "orders_3"), ("+I", 1, "a", "orders_2")]
     capture.close()
+
+
+def test_tables_that_match_at_a_restart_are_read_from_then_on(database: Database) -> None:
+    tables(database, "orders_2", "orders_5")
+    database.execute("INSERT INTO orders_5 VALUES (1, 'a')")
+    capture = capture_of(database, {**UPSERT, ADDS: "true", "scan.incremental.snapshot.chunk.size": "2"})
+    assert capture.catch_up() == [("+I", 1, "a", "orders_5")]
+    tables(database, "orders_1", "orders_3")
+    database.execute("INSERT INTO orders_3 SELECT n, 'n' || n FROM generate_series(1, 5) n")
+    database.execute("INSERT INTO orders_2 VALUES (1, 'b')")
+    assert capture.catch_up() == [("+I", 1, "b", "orders_2")]
+    database.execute("UPDATE orders_2 SET card = 'c'", "DELETE FROM orders_3 WHERE id = 5")
+    capture.restart()
+    capture.epoch(ReadBudget(4, 10**6, 2))
+    database.execute("UPDATE orders_3 SET card = 'm' WHERE id IN (1, 4)", "INSERT INTO orders_1 VALUES (1, 'd')")
+    capture.restart()
+    tables(database, "orders_4")
+    found = capture.catch_up(ReadBudget(4, 10**6, 2))
+    upserted: dict[Any, Any] = {}
+    for kind, key, card, name in (row for row in capture.rows if row[3] == "orders_3"):
+        assert kind in ("+I", "+U")
+        upserted[key] = card, name
+    assert upserted == {key: (card, "orders_3") for key, card in {1: "m", 2: "n2", 3: "n3", 4: "m"}.items()}
+    assert [row for row in found if row[3] == "orders_2"] == [("+U", 1, "c", "orders_2")]
+    assert [row for row in found if row[3] == "orders_1"] == [("+I", 1, "d", "orders_1")]
+    capture.restart()
+    database.execute("INSERT INTO orders_4 VALUES (1, 'e')", "INSERT INTO orders_3 VALUES (6, 'f')")
+    assert capture.catch_up() == [("+I", 1, "e", "orders_4"), ("+I", 6, "f", "orders_3")]
+    capture.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "pattern", "reason"),
+    [({}, "orders", "are no patterns"), ({"scan.startup.mode": "snapshot"}, "orders_.*", "the source ends")],
+)
+def test_tables_are_added_to_patterns_of_sources_without_end(
+    database: Database, options: dict[str, str], pattern: str, reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        capture_of(database, {**UPSERT, ADDS: "true", **options}, pattern)
 
 
 def test_partitions_are_part_of_their_table_and_schemas_match_too(database: Database) -> None:

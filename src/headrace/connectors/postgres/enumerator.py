@@ -42,6 +42,7 @@ _STOP: Final = "stop"
 _FINISHED: Final = "finished"
 _SYSTEM: Final = "system"
 _TABLES: Final = "tables"
+_ADDED: Final = "added"
 
 _ROW_BYTES: Final = 128
 """The estimated size of a row of the snapshot."""
@@ -78,12 +79,14 @@ class CapturePlan:
         chunk_size: how many rows a chunk of the snapshot has.
         is_bounded: whether it ends with what was committed when the job first starts.
         heartbeat: how often a place without changes is noted, in milliseconds: the server can drop its log then.
+        adds_tables: whether tables are read that match a pattern when the job is restarted, and did not before.
     """
 
     startup: StartupMode = StartupMode.INITIAL
     chunk_size: int = 8_096
     is_bounded: bool = False
     heartbeat: int = 30_000
+    adds_tables: bool = False
 
     @property
     def ends(self) -> bool:
@@ -100,12 +103,16 @@ class _Position:
         table: the table whose chunks come next, while there are some; None for the first one.
         start: where its next chunk begins.
         place: how far changes were read; None as long as there are chunks.
+        resumes: where changes go on after the chunks of tables that were added; None for those of the first tables.
+        added: the tables that were added, and are read from there on as the others.
     """
 
     views: Mapping[str, tuple[View, ...]] = field(default_factory=dict)
     table: str | None = None
     start: Bound = None
     place: ChangePlace | None = None
+    resumes: ChangePlace | None = None
+    added: tuple[str, ...] = ()
 
     @property
     def lsns(self) -> list[int]:
@@ -115,7 +122,8 @@ class _Position:
     @property
     def lsn(self) -> int | None:
         """The place from which the log is needed."""
-        return self.place.lsn if self.place is not None else min(self.lsns, default=None)
+        place = self.resumes if self.place is None else self.place
+        return place.lsn if place is not None else min(self.lsns, default=None)
 
 
 def _views(given: Json) -> tuple[View, ...]:
@@ -165,7 +173,12 @@ class PostgresEnumerator(SplitEnumerator):
         if not isinstance(given, dict) and given:
             views = {str(self._table): _views(given)}
         return _Position(
-            views, position.get("table"), position["start"], None if place is None else ChangePlace(*place)
+            views,
+            position.get("table"),
+            position["start"],
+            None if place is None else ChangePlace(*place),
+            ChangePlace(*position["resumes"]) if "resumes" in position else None,
+            tuple(position.get(_ADDED, ())),
         )
 
     def _json(self, known: _Position) -> Json:
@@ -174,13 +187,25 @@ class PostgresEnumerator(SplitEnumerator):
         views = {name: [list(view) for view in each] for name, each in known.views.items()}
         if not self._table.is_pattern:
             return {"views": views.get(str(self._table), []), "start": known.start, "place": place}
-        return {"views": views, "table": known.table, "start": known.start, "place": place}
+        made: dict[str, Json] = {"views": views, "table": known.table, "start": known.start, "place": place}
+        if known.resumes is not None:
+            made["resumes"] = list(known.resumes)
+        return {**made, _ADDED: list(known.added)} if known.added else made
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        known = self._of(position)
+        known = self._with_added(self._of(position))
         if known.place is None:
             return self._plan_chunks(split_id, position, known, budget)
         return self._plan_changes(split_id, position, known, budget, now)
+
+    def _with_added(self, known: _Position) -> _Position:
+        """The position at which the chunks of tables begin that were added; others go on from there after them."""
+        added = tuple(name for name in self._stored_tables(_ADDED) if name not in known.added)
+        if known.place is None or not added:
+            return known
+        if self._plan.startup is not StartupMode.INITIAL:
+            return replace(known, added=(*known.added, *added))
+        return _Position(known.views, added[0], resumes=known.place, added=known.added)
 
     def is_finished(self, split_id: str, position: Json) -> bool:
         known = self._of(position)
@@ -250,7 +275,8 @@ class PostgresEnumerator(SplitEnumerator):
             there = self._look_up(connection)
             if _FINISHED not in self._state:
                 self._check_server()
-                ensure_publication(connection, [self._table.named(each.schema, each.table) for each in there.values()])
+                named = [self._table.named(each.schema, each.table) for each in there.values()]
+                ensure_publication(connection, named, self._stored_tables(_ADDED))
                 if self._needed is not None:
                     take_slot(connection, self._table.slot, self._needed, is_own=True)
                 else:
@@ -265,15 +291,20 @@ class PostgresEnumerator(SplitEnumerator):
         if self._table.is_pattern:
             names = matching(connection, self._table)
             before = self._known_before()
-            names = [each for each in names if not before or str(each) in before]
-        found = [look_up(connection, each) for each in names]
+            names = [each for each in names if not before or self._plan.adds_tables or str(each) in before]
+        found = {str(each): look_up(connection, each) for each in names}
         if self._table.is_pattern and _TABLES not in self._state:
-            self._state[_TABLES] = [list(astuple(each)) for each in found]
-        return {each.full_name: each for each in found}
+            self._state[_TABLES] = [list(astuple(each)) for each in found.values()]
+        elif added := [list(astuple(found[name])) for name in found if name not in self._known_before()]:
+            self._state[_ADDED] = [*self._state.get(_ADDED, []), *added]
+        return found
 
     def _known_before(self) -> dict[str, FoundTable]:
-        """The tables that matched a pattern when the job began."""
-        rows = self._state.get(_TABLES, [])
+        """The tables that matched a pattern when the job began, and those that were added since, in that order."""
+        return {**self._stored_tables(_TABLES), **self._stored_tables(_ADDED)}
+
+    def _stored_tables(self, key: str) -> dict[str, FoundTable]:
+        rows = self._state.get(key, [])
         found = [FoundTable(schema, table, tuple(key), *chunks) for schema, table, key, *chunks in rows]
         return {each.full_name: each for each in found}
 
@@ -341,11 +372,13 @@ class PostgresEnumerator(SplitEnumerator):
             views = (*views, (known.start, view.lsn))
         bounds = view.chunks(self._found[name], known.start, size, count)
         chunks += [(self._found[name], start, end) for start, end in pairwise(bounds)]
-        end = _Position({**known.views, name: views}, name, bounds[-1])
+        end = replace(known, views={**known.views, name: views}, table=name, start=bounds[-1])
         if bounds[-1] is not None:
             return end
         following = names[names.index(name) + 1 :]
-        return replace(end, table=following[0]) if following else _end_of_snapshot(end)
+        if following:
+            return replace(end, table=following[0])
+        return _end_of_snapshot(replace(end, added=tuple(self._stored_tables(_ADDED))))
 
     def _opened_view(self) -> TableView:
         if self._view is None:
@@ -371,7 +404,7 @@ class PostgresEnumerator(SplitEnumerator):
         share = receiver.share(known.place, budget.records, budget.bytes, stop)
         later = known.place.lsn
         views = {name: each for name, each in known.views.items() if any(lsn > later for _, lsn in each)}
-        end = _Position(views, place=share.end)
+        end = _Position(views, place=share.end, added=known.added)
         if share.runs:
             self._moved_at = now
             self._note_end(end)
@@ -407,5 +440,6 @@ class PostgresEnumerator(SplitEnumerator):
 
 def _end_of_snapshot(end: _Position) -> _Position:
     """Where changes begin: at the earliest place of the rows; which of them rows have seen, tasks find out."""
-    place = ChangePlace(min(end.lsns))
-    return _Position(end.views if len(set(end.lsns)) > 1 else {}, place=place)
+    place = end.resumes or ChangePlace(min(end.lsns))
+    is_needed = end.resumes is not None or len(set(end.lsns)) > 1
+    return _Position(end.views if is_needed else {}, place=place, added=end.added)

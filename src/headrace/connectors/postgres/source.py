@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from headrace.common.config_options import ConfigOption, choice, duration, integer, positive_duration
+from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer, positive_duration
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.logical_types import RowType
@@ -52,10 +52,17 @@ TIMEOUT: Final = ConfigOption(
     "connect.timeout", duration, 30_000, "How long the server may be away before the job fails and restarts."
 )
 
+ADDED_TABLES: Final = ConfigOption(
+    "scan.newly-added-table.enabled",
+    boolean,
+    False,
+    "Whether tables are read, too, that match a pattern when the job is restarted, and did not before.",
+)
+
 REQUIRED: Final = (HOSTNAME, DATABASE, TABLE, SLOT)
 OPTIONAL: Final = (
     *(PORT, USERNAME, PASSWORD, SCHEMA, PLUGIN_NAME, PUBLICATION, STARTUP, BOUNDED, CHANGELOG),
-    *(CHUNK_SIZE, CHUNK_KEY, HEARTBEAT, TIMEOUT),
+    *(CHUNK_SIZE, CHUNK_KEY, HEARTBEAT, TIMEOUT, ADDED_TABLES),
 )
 OTHERS: Final[Mapping[str, str]] = {
     "scan.incremental.snapshot.enabled": "the snapshot is always cut into chunks, which several tasks read",
@@ -64,8 +71,6 @@ OTHERS: Final[Mapping[str, str]] = {
     "debezium.snapshot.mode": "it is 'scan.startup.mode'",
     "connect.max-retries": "connecting is retried for as long as 'connect.timeout'",
     "connection.pool.size": "a task has one connection",
-    "scan.newly-added-table.enabled": "the tables of a pattern are those that match when the job first starts: to read "
-    "others, start it without its checkpoints, with another 'slot.name'",
 }
 """Options of Flink CDC, and what to do instead."""
 
@@ -127,7 +132,11 @@ class PostgresSource(PostgresTableSource):
             checked.get(CHUNK_SIZE),
             checked.get(BOUNDED) != "unbounded",
             checked.get(HEARTBEAT),
+            checked.get(ADDED_TABLES),
         )
+        if self._plan.adds_tables and (self._plan.ends or not table.is_pattern):
+            reason = "the source ends" if self._plan.ends else "'table-name' and 'schema-name' are no patterns"
+            raise ConfigurationError(f"{ADDED_TABLES.key!r} adds tables that match a pattern, and {reason}")
 
     @property
     def boundedness(self) -> Boundedness:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -323,8 +323,13 @@ def _check_identity_in_catalog(
 # --- the publication -------------------------------------------------------------------------------------------------
 
 
-def ensure_publication(connection: Connection, tables: Sequence[CapturedTable]) -> None:
+def ensure_publication(connection: Connection, tables: Sequence[CapturedTable], added: Container[str] = ()) -> None:
     """Create the publication of some tables, unless there is one.
+
+    Args:
+        connection: a connection to the database.
+        tables: the tables.
+        added: the names of those that are added to it if it has them not.
 
     Raises:
         ConfigurationError: when there is one that leaves a table out, or a kind of changes; or it cannot be created.
@@ -352,12 +357,17 @@ def ensure_publication(connection: Connection, tables: Sequence[CapturedTable]) 
             ).fetchall()
         )
     missing = [table for table in tables if (table.schema, table.table) not in published]
-    if missing:
+    if not missing:
+        return
+    alter = f"ALTER PUBLICATION {quoted(name)} ADD TABLE {', '.join(table.name for table in missing)}"
+    if not all(str(table) in added for table in missing):
         raise ConfigurationError(
-            f"publication {name!r} does not have table {', '.join(map(str, missing))}: execute ALTER PUBLICATION "
-            f"{quoted(name)} ADD TABLE {', '.join(table.name for table in missing)}, or give another "
-            "'publication.name'"
+            f"publication {name!r} does not have table {', '.join(map(str, missing))}: execute {alter}, or give "
+            "another 'publication.name'"
         )
+    needs = f"have the owner of the publication and of the tables execute {alter}"
+    with telling(f"publication {name!r} of table {', '.join(map(str, missing))}", needs=needs):
+        connection.execute(alter.encode())
 
 
 # --- the slot --------------------------------------------------------------------------------------------------------
