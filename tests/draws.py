@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-_SHARE: Final = float(os.environ.get("HEADRACE_DRAWS", "0.15"))
-_FEWEST: Final = 5
+_SHARE: Final = float(os.environ.get("HEADRACE_DRAWS", "0.1"))
+_FEWEST: Final = 3
 
 
 def draws(examples: int) -> int:

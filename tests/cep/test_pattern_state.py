@@ -145,6 +145,7 @@ MANY = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", MANY)
 def test_many_rows_are_as_few(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many rows of a key are left unread unless they change, few are decoded and written anew."""

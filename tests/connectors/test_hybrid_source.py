@@ -19,6 +19,7 @@ from headrace.datastream import OutputTag
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.storage.folder import posix_folder
 from tests.connectors.harness import SourceRun, read_all
+from tests.draws import draws
 
 
 def rest(context: SourceSwitchContext) -> Source:
@@ -51,7 +52,7 @@ def itself(index: int) -> int:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=draws(45))
 @given(size=st.integers(1, 50), pieces=st.integers(1, 4))
 def test_a_restart_at_every_epoch(tmp_path_factory: pytest.TempPathFactory, size: int, pieces: int) -> None:
     run = SourceRun(numbers(), tmp_path_factory.mktemp("run"))

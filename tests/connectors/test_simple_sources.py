@@ -19,6 +19,7 @@ from headrace.connectors.ranges import CollectionSource, DataGeneratorSource, Nu
 from headrace.connectors.source import Boundedness, ReadBudget
 from headrace.datastream import CheckpointedFunction
 from tests.connectors.harness import SourceRun, read_all
+from tests.draws import draws
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,7 +107,7 @@ GENERATORS = [
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", GENERATORS)
 @given(budget=st.builds(ReadBudget, records=st.integers(100, 1200), bytes=st.just(10**9), pieces=st.integers(1, 5)))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 def test_generated_records_depend_on_their_number_alone(source: DataGeneratorSource, budget: ReadBudget) -> None:
     whole = read_all(source, NOWHERE)
     assert len(whole) == 2_000

@@ -23,6 +23,7 @@ from headrace.exchange.sender import keys_of
 from headrace.expressions import coalesce, col, concat, left, lit, when
 from headrace.graph import specs
 from headrace.testing import JobHarness
+from tests.draws import draws
 
 if TYPE_CHECKING:
     from headrace.datastream import DataStream, StreamExecutionEnvironment
@@ -106,7 +107,7 @@ def run(build: Any, rows: list[Row], cuts: list[int], parallelism: int) -> dict[
     return found
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=draws(24))
 @given(rows=st.lists(ROWS, max_size=25), data=st.data(), parallelism=st.integers(1, 2))
 def test_as_with_functions(rows: list[Row], data: st.DataObject, parallelism: int) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=2)))

@@ -32,6 +32,7 @@ from headrace.datastream.formats.avro import (
 from headrace.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
 from headrace.formats.avro.files import CODECS
 from tests.connectors.harness import SinkRun, SourceRun, read_all
+from tests.draws import draws
 from tests.formats.test_avro import record
 from tests.formats.test_parquet import sink
 
@@ -87,7 +88,7 @@ def source(path: Path, fmt: AvroFormat | None = None, *, dead_letters: bool = Fa
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 400), st.sampled_from(CODECS_OF_FASTAVRO)), max_size=3),
     st.builds(ReadBudget, records=st.integers(1, 40), bytes=st.integers(1, 3000), pieces=st.integers(1, 4)),
 )
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=draws(45))
 def test_every_cut_gives_the_same_records(files: list[tuple[int, int, str]], budget: ReadBudget) -> None:
     with TemporaryDirectory() as folder:
         total = 0

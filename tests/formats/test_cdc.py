@@ -33,6 +33,7 @@ from headrace.datastream.formats.cdc import (
 )
 from tests.connectors.harness import batch_of
 from tests.connectors.test_incoming_messages import messages_of
+from tests.draws import draws
 from tests.formats.registry_server import Registry, serving
 
 STOCK = Types.ROW_NAMED(["id", "name", "weight"], [int, str, float])
@@ -245,7 +246,7 @@ def back(rows: list[Row]) -> list[tuple[RowKind, tuple[Any, ...]]]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("writer", "reader"), PAIRS)
 @given(rows=rows_of_any_kind)
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=draws(45))
 def test_what_is_written_is_read(writer: Any, reader: Any, rows: list[Row]) -> None:
     schema = writer(STOCK)
     assert schema.takes_changes

@@ -78,7 +78,7 @@ KINDS = {
 @pytest.mark.parametrize("null_literal", [None, "-"])
 @pytest.mark.parametrize("kind", KINDS)
 @given(messages=odd_messages, cuts=st.sets(st.integers(0, 12)))
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=draws(36))
 def test_the_verdict_on_a_message_is_the_same_in_any_batch(
     kind: str, null_literal: str | None, escape: str | None, messages: list[bytes], cuts: set[int]
 ) -> None:

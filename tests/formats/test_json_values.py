@@ -220,6 +220,7 @@ def last_of(kind: Any, read: Callable[[], pa.RecordBatch]) -> Any:
         return BAD
 
 
+@pytest.mark.sampled(145)
 @pytest.mark.parametrize(("kind", "text", "expected"), CASES)
 @pytest.mark.parametrize("beside", [Types.LONG(), Types.BIG_DEC()])
 def test_a_value_is_the_same_whatever_stands_beside_it(kind: Any, text: str, expected: Any, beside: Any) -> None:

@@ -22,6 +22,7 @@ from headrace.datastream.connectors import create_sink, create_source
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.orc import OrcBulkWriters, OrcFormat
 from tests.connectors.harness import SinkRun, SourceRun, read_all
+from tests.draws import draws
 from tests.formats.test_parquet import sink
 
 
@@ -41,7 +42,7 @@ def write(path: Path, stripes: int, rows: int, first: int = 0) -> None:
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30)), min_size=1, max_size=3),
     st.builds(ReadBudget, records=st.integers(1, 40), bytes=st.integers(1, 3000), pieces=st.integers(1, 4)),
 )
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=draws(30))
 def test_every_cut_gives_the_same_rows(files: list[tuple[int, int]], budget: ReadBudget) -> None:
     with TemporaryDirectory() as folder:
         total = 0

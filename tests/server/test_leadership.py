@@ -14,6 +14,7 @@ from headrace.server.cluster.leadership import Leadership
 from headrace.server.cluster.records import AttemptEnd, RunRecords, StartedProcess, Submission
 from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.folder import Folder, posix_folder
+from tests.draws import draws
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +102,7 @@ def test_one_that_has_claimed_and_died_before_it_said_so_is_followed_after_a_lea
     assert second.generation == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(120), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 15)), max_size=40))
 def test_whoever_looks_when_never_two_lead_that_have_both_looked(
     tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, float]]

@@ -19,6 +19,7 @@ from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKE
 from headrace.state.compaction import plan_compaction
 from headrace.testing import JobHarness
 from headrace.time.watermark_strategy import WatermarkStrategy
+from tests.draws import draws
 from tests.state.harness import Job
 from tests.state.test_ttl import KINDS, METHODS, TTL, Epochs, config, entries, several, value
 
@@ -283,7 +284,7 @@ def watched(job: JobHarness) -> None:
     job.add_sink("out", stream.key_by("f0").process(SinceLast(), PAIR).uid("watched"))
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(36))
 @given(cuts=st.lists(st.booleans(), min_size=6, max_size=6))
 def test_how_the_input_is_cut_makes_no_difference(cuts: list[bool]) -> None:
     records = [("a", 1000), ("b", 1010), ("a", 1050), ("b", 1500), ("a", 1149), ("a", 1551)]

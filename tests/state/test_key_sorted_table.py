@@ -28,6 +28,7 @@ from headrace.state.runs.merging import can_be_rewritten, merge_runs, merged_pie
 from headrace.state.runs.run import order_of_keys
 from headrace.state.runs.sections import Section
 from headrace.state.sorted_table import TableLayout
+from tests.draws import draws
 from tests.state.harness import MAX_PARALLELISM, Job
 
 CODEC = KeyCodec.for_type(Types.STRING())
@@ -408,7 +409,7 @@ def few_hashes(array: pa.Array) -> Any:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("latest_only", [False, True], ids=["all rows", "the latest of a key"])
 @pytest.mark.parametrize("backend", [DEFAULT_BACKEND, ROCKSDB_BACKEND], indirect=True)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=draws(24), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=14), collide=st.booleans(), inline=st.sampled_from([0, 20, 1 << 18]))
 def test_a_table_is_as_its_model(
     backend: StateBackendPlugin, latest_only: bool, steps: list[Any], collide: bool, inline: int

@@ -47,7 +47,7 @@ def test_drawn_cases_are_equal(case: dict[str, Any], drive: Drive) -> None:
     assert told(case, drive) is None
 
 
-SAMPLES = [("hand-written", 3, 1 << 30), ("hand-written", 8, 1), ("random", 15, 1 << 30), ("random", 40, 2)]
+SAMPLES = [("hand-written", 6, 1 << 30), ("hand-written", 16, 1), ("random", 45, 1 << 30), ("random", 90, 2)]
 """Of each group so manieth case, in epochs of so many items; `make conformance` compares all."""
 
 
@@ -63,7 +63,7 @@ def test_the_operator_is_equal_too(group: str, every: int, cut: int) -> None:
     assert {name: text for name, text in found.items() if text is not None} == {}
 
 
-SAMPLES_OF_EXPRESSIONS = [("hand-written", 9, 2), ("random", 25, 1 << 30), ("random", 25, 1)]
+SAMPLES_OF_EXPRESSIONS = [("hand-written", 9, 2), ("random", 50, 1 << 30), ("random", 50, 1)]
 
 
 @pytest.mark.skipif("HEADRACE_CEP_CASES" in os.environ, reason="`make conformance` compares other cases")

@@ -13,6 +13,7 @@ from headrace.graph.join_specs import MultiJoinSpec
 from headrace.operators.join.regular.stored_rows import SideState
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, all_of
+from tests.draws import draws
 from tests.operators.changelog.driven import Driven, Event, run
 from tests.operators.join.test_regular_join import EVENTS, INT, NOTHING, STATES, TYPE, Row, Side
 
@@ -111,7 +112,7 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(180))
 @given(
     case=CASES,
     events=EVENTS.flatmap(

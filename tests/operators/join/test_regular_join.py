@@ -21,6 +21,7 @@ from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
 from headrace.operators.join.results import JoinType
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef
+from tests.draws import draws
 from tests.operators.changelog.driven import Driven, Event, run
 
 INT = AtomicType(TypeRoot.INTEGER)
@@ -128,7 +129,7 @@ STATES = st.sampled_from([SideState(), SideState(), UNIQUE, ONE])
 
 
 @pytest.mark.parametrize("kind", JoinType)
-@settings(max_examples=20)
+@settings(max_examples=draws(60))
 @given(events=EVENTS, states=st.tuples(STATES, STATES), has_condition=st.booleans(), cuts=st.sets(st.integers(0, 60)))
 def test_the_changelog_is_that_of_one_record_after_the_other(
     kind: JoinType, events: list[Event], states: tuple[SideState, SideState], has_condition: bool, cuts: set[int]

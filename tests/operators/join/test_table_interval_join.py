@@ -14,6 +14,7 @@ from headrace.common.typeinfo import RowTypeInfo
 from headrace.graph.join_specs import TableIntervalJoinSpec
 from headrace.operators.join.find_pairs import JoinInterval
 from headrace.operators.join.results import JoinType
+from tests.draws import draws
 from tests.operators.changelog.driven import Driven, Event, run
 from tests.table.connectors.session import session
 
@@ -73,7 +74,7 @@ EVENTS = st.lists(RECORDS | st.integers(0, 35), max_size=30)
 INTERVALS = st.builds(JoinInterval, st.integers(-8, -1), st.integers(1, 8))
 
 
-@settings(max_examples=40)
+@settings(max_examples=draws(120))
 @given(kind=KINDS, interval=INTERVALS, events=EVENTS, cuts=st.sets(st.integers(0, 30)))
 def test_rows_whose_times_are_near(kind: JoinType, interval: JoinInterval, events: list[Any], cuts: set[int]) -> None:
     model, watermark = Model(kind, interval), -1
@@ -87,7 +88,7 @@ def test_rows_whose_times_are_near(kind: JoinType, interval: JoinInterval, event
     assert Counter(row for _, row in found) == Counter(model.emitted)
 
 
-@settings(max_examples=40)
+@settings(max_examples=draws(120))
 @given(
     kind=KINDS,
     interval=INTERVALS | st.just(JoinInterval(0, 0)),

@@ -13,6 +13,7 @@ from headrace.common.typeinfo import RowTypeInfo
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.graph.join_specs import TemporalJoinSpec
 from headrace.operators.join.results import JoinType
+from tests.draws import draws
 from tests.operators.changelog.driven import Event, run
 
 TIME = type_of_logical(AtomicType(TypeRoot.BIGINT))
@@ -64,7 +65,7 @@ RECORDS = st.tuples(st.sampled_from(["+I", "+U", "-D"]), ROWS, st.just(1)) | st.
 EVENTS = st.lists(RECORDS | st.integers(0, 15), max_size=40)
 
 
-@settings(max_examples=40)
+@settings(max_examples=draws(120))
 @given(events=EVENTS, cuts=st.sets(st.integers(0, 40)))
 def test_each_row_has_the_version_of_its_time(events: list[Event], cuts: set[int]) -> None:
     model = Model()

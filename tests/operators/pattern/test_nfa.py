@@ -14,6 +14,7 @@ from headrace.operators.pattern import nfa
 from headrace.operators.pattern.conditions import EventFacts
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.shared_buffer import MatchedEvents, NfaState
+from tests.draws import draws
 
 PATTERNS: dict[str, Pattern[Any]] = {
     "followed": Pattern.begin("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e == "b").within(6),
@@ -57,7 +58,7 @@ def run(nfa: Nfa, events: list[tuple[int, str]], *, visits_all: bool) -> list[An
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(events=st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abcd")), max_size=25))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(120), deadline=None)
 def test_what_is_left_out_changes_nothing(name: str, events: list[tuple[int, str]]) -> None:
     nfa = Nfa(compile_pattern(PATTERNS[name]))
     assert run(nfa, events, visits_all=False) == run(nfa, events, visits_all=True)
@@ -65,7 +66,7 @@ def test_what_is_left_out_changes_nothing(name: str, events: list[tuple[int, str
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(events=st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abcd")), max_size=25))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 def test_conditions_that_are_not_known_are_evaluated_when_asked_for(name: str, events: list[tuple[int, str]]) -> None:
     nfa = Nfa(compile_pattern(PATTERNS[name]))
     known, unknown = NfaState(), NfaState()

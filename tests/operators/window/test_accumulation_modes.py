@@ -83,7 +83,7 @@ def test_a_window_that_retracts_takes_back_what_it_has_shown(scenario: Any) -> N
     assert results(scenario, AccumulationMode.ACCUMULATING_AND_RETRACTING) == expected
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(scenario=scenarios())
 def test_a_table_of_all_changes_is_what_windows_show_last(scenario: Any) -> None:
     table: Counter[str] = Counter()

@@ -110,7 +110,7 @@ COLUMNAR = st.one_of(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("tag", [None, LATE])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=draws(45), deadline=None)
 @given(assigner=COLUMNAR, lateness=st.sampled_from([0, 0, 1, 5, 30]), epochs=inputs())
 def test_columns_give_what_records_give(tag: str | None, assigner: Any, lateness: int, epochs: list[Epoch]) -> None:
     one_by_one = driver(Windows(assigner, None, None, lateness), MANY, tag)

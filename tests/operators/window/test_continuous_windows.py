@@ -33,6 +33,7 @@ from headrace.windowing.assigners import (
 )
 from headrace.windowing.definition import AccumulationMode
 from headrace.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger, EventTimeTrigger
+from tests.draws import draws
 from tests.first_epochs import first_epoch
 from tests.windowing.scenarios import FIRST_CLOCK, Epoch, Windows, inputs
 
@@ -153,7 +154,7 @@ def test_windows_of_event_time_by_the_clock(
     check(Windows(assigner, ContinuousProcessingTimeTrigger.of(interval), None, lateness), mode, "late", epochs)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(assigner=EVENT_WINDOWS, interval=st.integers(1, 12), lateness=LATENESS, epochs=inputs())
 def test_results_are_those_of_the_model(assigner: Any, interval: int, lateness: int, epochs: list[Epoch]) -> None:
     windows = Windows(assigner, ContinuousEventTimeTrigger.of(interval), None, lateness)

@@ -42,7 +42,7 @@ def by_columns(size: int, slide: int) -> Driver:
     return Driver(partial(CountWindowOperator, columns, CountPanes(size, slide)), type=ELEMENT)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=draws(45), deadline=None)
 @given(sizes=SIZES, epochs=inputs(), one_key=st.booleans(), values=st.permutations(NULLABLE))
 def test_columns_give_what_records_give(
     sizes: tuple[int, int], epochs: list[Epoch], one_key: bool, values: list[Any]

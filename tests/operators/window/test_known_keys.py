@@ -54,7 +54,7 @@ def assert_like_sorting(found: RankedGroups | None, times: np.ndarray, hashes: n
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", MAKE_KEYS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=draws(45), deadline=None)
 @given(
     batches=st.lists(
         st.lists(st.tuples(st.integers(-1, 2), st.integers(0, 100)), min_size=40, max_size=60), min_size=1, max_size=4
@@ -179,7 +179,7 @@ def assert_same(found: list[pa.Array], wanted: list[pa.Array]) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", MAKE_KEYS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=draws(45), deadline=None)
 @given(
     stored=st.sets(st.integers(0, 100), min_size=1, max_size=60),
     batches=st.lists(st.lists(st.integers(0, 100), min_size=40, max_size=60), min_size=1, max_size=3),

@@ -21,6 +21,7 @@ from headrace.datastream import (
 from headrace.datastream.state import ListStateDescriptor
 from headrace.testing import JobHarness
 from headrace.testing.stored_state import Checkpoint
+from tests.draws import draws
 from tests.runtime.checkpointed_ledger import RULES, Ledger
 
 SPLITS = 4
@@ -82,7 +83,7 @@ def behind_a_shuffle(job: JobHarness) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("build", [ledger, behind_a_shuffle])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=draws(24), deadline=None)
 @given(
     starts=st.lists(st.integers(1, SPLITS), min_size=1, max_size=4),
     epochs=st.lists(st.lists(st.lists(st.integers(0, 50), max_size=5), max_size=SPLITS), min_size=4, max_size=4),

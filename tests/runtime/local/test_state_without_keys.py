@@ -22,6 +22,7 @@ from headrace.state.protocols import StateKind
 from headrace.testing import JobHarness
 from headrace.testing.stored_state import Checkpoint
 from headrace.time.watermark_strategy import WatermarkStrategy
+from tests.draws import draws
 from tests.runtime.state_operators import COMMAND, KeyedLedgerSpec, ListsSpec, ledger
 
 SPLITS = 6
@@ -159,7 +160,7 @@ def test_an_epoch_that_failed_was_never_there(build: Build) -> None:
 
 @pytest.mark.sampled(1)
 @PLACES
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=draws(36), deadline=None)
 @given(st.data())
 def test_neither_epochs_nor_starts_show(build: Build, data: st.DataObject) -> None:
     """Each record is told how many came before it in its subtask; that must not depend on where the input is cut."""

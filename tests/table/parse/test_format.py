@@ -15,6 +15,7 @@ from headrace.table.parse.tree.definitions import ComputedColumn, CreateTable, C
 from headrace.table.parse.tree.node import Name, QueryExpression, SqlNode
 from headrace.table.parse.tree.statements import Insert, QueryStatement
 from headrace.table.parse.tree.types import TypeSpec
+from tests.draws import draws
 from tests.table.conformance.cases import groups, statements
 
 
@@ -111,6 +112,6 @@ def grown(inner: st.SearchStrategy[ex.SqlExpression]) -> st.SearchStrategy[ex.Sq
 
 @example(ex.Unary(ex.UnaryOperator.NOT, ex.IntegerLiteral(0, **NOWHERE), **NOWHERE))
 @given(st.recursive(LEAVES, grown, max_leaves=8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 def test_any_expression_is_written_as_it_is(tree: ex.SqlExpression) -> None:
     assert parse_expression(sql_of(tree)) == tree, sql_of(tree)

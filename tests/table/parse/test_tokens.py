@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.table.parse import SqlParseError, parse_script
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tokens import BAD, END, NAME, QUOTED, STRING, bytes_of, name_of, text_of, tokenize, unicode_of
+from tests.draws import draws
 from tests.table.conformance.cases import groups, statements
 
 PIECES = [
@@ -70,7 +71,7 @@ def test_values() -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=draws(360), deadline=None)
 def test_tokens_stand_where_they_say(text: str) -> None:
     found = tokenize(text)
     assert [text[token.start : token.end] for token in found] == [token.text for token in found]
@@ -92,7 +93,7 @@ def damaged(draw: st.DrawFn) -> str:
 
 
 @given(TEXTS | damaged())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=draws(360), deadline=None)
 def test_no_text_fails_in_another_way(text: str) -> None:
     error = None
     try:
