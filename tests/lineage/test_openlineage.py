@@ -91,7 +91,7 @@ def test_a_service_that_is_away_hinders_no_job(tmp_path: Path, caplog: pytest.Lo
     }
     assert run(tmp_path, **away) == []
     assert any(path.is_file() for path in (tmp_path / "out").rglob("*"))
-    assert "OpenLineage cannot be told of the job" in caplog.text
+    assert "the job cannot be reported to OpenLineage" in caplog.text
 
 
 def test_a_transport_that_there_is_not(tmp_path: Path) -> None:
