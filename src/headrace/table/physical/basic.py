@@ -165,6 +165,7 @@ class Calc(PhysicalNode):
 
     Attributes:
         given: the names of the columns of its input, where plans show others there.
+        is_pushed: whether plans show it without constants, since it was pushed down when these were known already.
     """
 
     name: ClassVar[str] = "Calc"
@@ -176,6 +177,7 @@ class Calc(PhysicalNode):
     names: tuple[str, ...]
     condition: Scalar | None = None
     given: tuple[str, ...] = ()
+    is_pushed: bool = False
 
     @cached_property
     def schema(self) -> Schema:
@@ -217,7 +219,8 @@ class Calc(PhysicalNode):
 
     def terms(self, text: ScalarText) -> Terms:
         names, given = self.schema.names, self.given or self.input.schema.names
-        expressions = [_with_constant(each, constants_of(self.condition)) for each in self.expressions]
+        known = {} if self.is_pushed else constants_of(self.condition)
+        expressions = [_with_constant(each, known) for each in self.expressions]
         shown = (text(materialized(each, self.input.schema), given) for each in expressions)
         yield "select", names_text([s if s == name else f"{s} AS {name}" for s, name in zip(shown, names, strict=True)])
         if self.condition is not None:

@@ -103,6 +103,8 @@ def _normalize(node: Normalize, context: ConversionContext) -> PhysicalNode:
 def without_renames(node: PhysicalNode) -> PhysicalNode:
     """The plan as it is shown: nodes that only rename what is normalized are not there, but names above them are."""
     made = node.with_inputs([without_renames(child) for child in node.inputs])
+    if isinstance(made, ChangelogNormalize) and isinstance(calc := made.input.inputs[0], Calc):
+        return made.with_inputs([made.input.with_inputs([replace(calc, is_pushed=True)])])
     if not isinstance(node, Calc) or not isinstance(made, Calc):
         return made
     if made.only_renames and isinstance(made.input, ChangelogNormalize):

@@ -17,7 +17,7 @@ from headrace.common.logical_types import (
     LogicalType,
     TypeRoot,
 )
-from headrace.table.functions.types import CHARACTERS, INT, is_in
+from headrace.table.functions.types import CHARACTERS, INT, is_in, least_restrictive
 from headrace.table.logical.match import ALL_ROWS, CLASSIFIER, PatternAggregate, PatternRef
 from headrace.table.logical.scalars import (
     Call,
@@ -433,12 +433,15 @@ def _search_type(search: Search, ends: Sequence[Literal]) -> tuple[AtomicType | 
         size = max(map(len, texts))
         is_char = all(len(each) == size for each in texts)
         return AtomicType(TypeRoot.CHAR if is_char else TypeRoot.VARCHAR, size), not is_char
-    kind = ends[0].type.as_nullable()
-    is_typed = isinstance(kind, AtomicType) and kind.root in (TypeRoot.BIGINT, TypeRoot.DECIMAL)
-    if is_typed and all(each.is_point for each in search.ranges):
-        assert isinstance(kind, AtomicType)
-        return kind, True
-    return None, False
+    kind, of_literal = search.operand.type.as_nullable(), ends[0].type.as_nullable()
+    if isinstance(kind, AtomicType) and kind.root is TypeRoot.DECIMAL:
+        if not search.is_of_points:
+            written = (_type_as_written(each) if isinstance(each.value, Decimal) else each.type for each in ends)
+            kind = least_restrictive([each.as_nullable() for each in written])
+        return (kind, True) if isinstance(kind, AtomicType) and kind.root is TypeRoot.DECIMAL else (None, False)
+    if not isinstance(of_literal, AtomicType) or of_literal.root is not TypeRoot.BIGINT:
+        return None, False
+    return (of_literal, True) if all(each.is_point for each in search.ranges) else (None, False)
 
 
 def _range_text(found: Range, shown: Callable[[Literal], str]) -> str:

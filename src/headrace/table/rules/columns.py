@@ -7,10 +7,9 @@ table reads all columns of the table, unless its connector can leave some out
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import (
@@ -30,9 +29,6 @@ from headrace.table.rules.purpose import EXECUTED, PlanPurpose
 from headrace.table.rules.rank import LogicalRank, compared_constants
 from headrace.table.rules.shown_names import read_through, reads_filtered, with_key_names
 from headrace.table.rules.temporal import LogicalLookupJoin, LogicalTemporalJoin
-
-_ADDED: Final = re.compile(r"\$\d+")
-"""Names of columns that are computed for ``OVER`` calls: their places."""
 
 Needed = tuple[int, ...]
 """Columns that are needed, each once, in order."""
@@ -200,8 +196,6 @@ class Pruner:
         below = self.prune(project.input if read else _below_projections(project.input), read)
         moves = tuple(moved(each, below.places) for each in expressions)
         names = tuple(project.names[index] for index in kept)
-        if self.purpose.is_shown:
-            names = tuple(f"${at}" if _ADDED.fullmatch(name) else name for at, name in enumerate(names))
         made = replace(project, input=below.relation, expressions=moves, names=names)
         return Pruned(_without_identity(made, keeps_names=not self.purpose.is_shown), kept)
 

@@ -9,8 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.table.logical.relations import Filter, JoinKind, LogicalJoin, LogicalWatermarkAssigner, Project, Relation
+from headrace.table.logical.relations import (
+    Filter,
+    JoinKind,
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalWatermarkAssigner,
+    Project,
+    Relation,
+)
 from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
+from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.searches import constants_of
 
 Constants = dict[int, Literal]
@@ -19,6 +28,28 @@ Constants = dict[int, Literal]
 def with_known_columns(relation: Relation) -> Relation:
     """The relation whose projections of joins give constants in place of columns that are known to hold them."""
     return relation.transform(_replaced)
+
+
+def with_filtered_columns(relation: Relation) -> Relation:
+    """The relation with constants in projections above filters that go below an aggregate or a normalization."""
+    return relation.transform(_above_filter)
+
+
+def _above_filter(relation: Relation) -> Relation:
+    if not isinstance(relation, Project) or not isinstance(relation.input, Filter) or relation.is_of_table:
+        return relation
+    below, known = relation.input.input, constants_of(relation.input.condition)
+    while isinstance(below, Project):
+        below = below.input
+    if not known or not isinstance(below, LogicalAggregate | Normalize):
+        return relation
+    return replace(relation, expressions=tuple(_known(each, known) for each in relation.expressions))
+
+
+def _known(scalar: Scalar, known: Constants) -> Scalar:
+    if not isinstance(scalar, InputRef) or scalar.index not in known:
+        return scalar
+    return known_value(scalar, known[scalar.index])
 
 
 def known_value(scalar: Scalar, literal: Literal) -> Scalar:
@@ -34,11 +65,7 @@ def _replaced(relation: Relation) -> Relation:
     known = _of_join(relation.input)
     if not known:
         return relation
-    expressions = tuple(
-        known_value(each, known[each.index]) if isinstance(each, InputRef) and each.index in known else each
-        for each in relation.expressions
-    )
-    return replace(relation, expressions=expressions)
+    return replace(relation, expressions=tuple(_known(each, known) for each in relation.expressions))
 
 
 def _constants(relation: Relation) -> Constants:

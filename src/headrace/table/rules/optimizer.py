@@ -9,7 +9,7 @@ from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.group_windows import with_group_windows
 from headrace.table.rules.join_order import with_join_order
 from headrace.table.rules.joins import with_columns_of_keys, with_one_of_equals
-from headrace.table.rules.known_columns import with_known_columns
+from headrace.table.rules.known_columns import with_filtered_columns, with_known_columns
 from headrace.table.rules.normalize import with_normalized_sources
 from headrace.table.rules.over import with_calls_merged, with_over_aggregates
 from headrace.table.rules.purpose import PlanPurpose
@@ -40,6 +40,8 @@ def optimized(
     """
     relation = with_joins_for_subqueries(with_temporal_joins(with_one_of_equals(relation)))
     relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
+    if purpose.is_shown:
+        relation = with_filtered_columns(relation)
     relation = with_common_filters_below(with_filters_below(with_empty_inputs(relation)))
     relation = with_columns_of_keys(relation if estimates is None else with_join_order(relation, estimates))
     if purpose.is_shown:

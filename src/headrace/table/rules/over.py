@@ -174,7 +174,12 @@ def _split(relation: Relation, *, is_batch: bool, is_shown: bool = False) -> Rel
     keys = {window: below.keys(window) for window in windows}
     for window, (_, order_by) in keys.items():
         _check_order(windows[window], order_by)
-    node, places = below.relation(), dict[OverCall, InputRef]()
+    kept = _read_above(relation.expressions) if is_shown else None
+    if kept is not None:
+        kept.update(*(each.operands for each in prepared.values()))
+        for partition_by, order_by in keys.values():
+            kept.update(partition_by, (key.index for key in order_by))
+    node, places = below.relation(kept), dict[OverCall, InputRef]()
     for number, (window, of_window) in enumerate(windows.items()):
         partition_by, order_by = keys[window]
         width = len(node.schema)
@@ -212,6 +217,17 @@ def _arguments(call: OverCall) -> tuple[Scalar, ...]:
     return (*call.operands, *call.partition_by, *(key.operand for key in call.order_by))
 
 
+def _read_above(scalars: Sequence[Scalar]) -> set[int]:
+    """The columns that scalars read other than by calls."""
+    found = set[int]()
+    for scalar in scalars:
+        if isinstance(scalar, InputRef):
+            found.add(scalar.index)
+        elif not isinstance(scalar, OverCall):
+            found |= _read_above(scalar.parts(Scalar))
+    return found
+
+
 def _reads_columns(call: OverCall) -> bool:
     return all(isinstance(each, InputRef | Literal) for each in _arguments(call))
 
@@ -247,10 +263,17 @@ class _Below:
         ordered = (key for key in window.order_by if not isinstance(key.operand, Literal))
         return partition_by, tuple(SortKey(self.place(key.operand), key.descending, key.nulls_first) for key in ordered)
 
-    def relation(self) -> Relation:
+    def relation(self, kept: set[int] | None) -> Relation:
+        """The projection.
+
+        Args:
+            kept: the columns that are read, by whose places among them plans name computed ones; None if none is shown.
+        """
         if not self._added:
             return self._given
         schema = self._given.schema
         columns: Sequence[Scalar] = [self._given.column(index) for index in range(len(schema))]
-        names = (*schema.names, *(f"${len(schema) + number}" for number in range(len(self._added))))
+        added = range(len(schema), len(schema) + len(self._added))
+        places = added if kept is None else [sum(each < index for each in kept) for index in added]
+        names = (*schema.names, *(f"${place}" for place in places))
         return logical.Project(self._given, (*columns, *self._added), names)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
+from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.scalars import Call, Cast, FieldAccess, InputRef, Literal, Scalar, conjuncts
 
@@ -73,6 +74,14 @@ class Search(Scalar):
     operand: Scalar
     ranges: tuple[Range, ...]
     null_as: bool | None = None
+
+    @property
+    def is_of_points(self) -> bool:
+        """Return whether it is ``IN`` or ``NOT IN`` with some values."""
+        pairs = zip(self.ranges, self.ranges[1:], strict=False)
+        has_gaps = all(one.high.literal == other.low.literal for one, other in pairs)
+        is_all = self.ranges[0].low.literal is None and self.ranges[-1].high.literal is None
+        return all(each.is_point for each in self.ranges) or (has_gaps and is_all)
 
 
 def simplified(scalar: Scalar) -> Scalar:
@@ -280,7 +289,12 @@ def _ranges(part: Scalar) -> tuple[Scalar, tuple[Range, ...]] | None:
     inner = left.operand if isinstance(left, Cast) else left
     if not isinstance(inner, InputRef | FieldAccess) or not isinstance(right, Literal) or right.value is None:
         return None
-    return left, _of_comparison(function, right)
+    is_widened = isinstance(left, Cast) and left.is_implicit and _is_decimal(left) and _is_decimal(inner)
+    return inner if is_widened else left, _of_comparison(function, right)
+
+
+def _is_decimal(scalar: Scalar) -> bool:
+    return isinstance(scalar.type, AtomicType) and scalar.type.root is TypeRoot.DECIMAL
 
 
 def _of_comparison(function: str, value: Literal) -> tuple[Range, ...]:
