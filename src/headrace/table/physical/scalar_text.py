@@ -435,10 +435,9 @@ def _search_type(search: Search, ends: Sequence[Literal]) -> tuple[AtomicType | 
         return AtomicType(TypeRoot.CHAR if is_char else TypeRoot.VARCHAR, size), not is_char
     kind, of_literal = search.operand.type.as_nullable(), ends[0].type.as_nullable()
     if isinstance(kind, AtomicType) and kind.root is TypeRoot.DECIMAL:
-        if not search.is_of_points:
-            written = (_type_as_written(each) if isinstance(each.value, Decimal) else each.type for each in ends)
-            kind = least_restrictive([each.as_nullable() for each in written])
-        return (kind, True) if isinstance(kind, AtomicType) and kind.root is TypeRoot.DECIMAL else (None, False)
+        written = (_type_as_written(each) if isinstance(each.value, Decimal) else each.type for each in ends)
+        shown = kind if search.is_of_points else least_restrictive([each.as_nullable() for each in written])
+        return (shown, True) if isinstance(shown, AtomicType) and shown.root is TypeRoot.DECIMAL else (None, False)
     if not isinstance(of_literal, AtomicType) or of_literal.root is not TypeRoot.BIGINT:
         return None, False
     return (of_literal, True) if all(each.is_point for each in search.ranges) else (None, False)

@@ -111,8 +111,15 @@ def _comparable(value: Any) -> Any:
     return value
 
 
-equal: Final = _nested_or(pc.equal, lambda left, right: bool(left == right))
-not_equal: Final = _nested_or(pc.not_equal, lambda left, right: bool(left != right))
+def _is_same(left: Any, right: Any) -> bool:
+    """Return whether nested values are equal; an array with a NULL in it equals none, as in Flink."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and None not in left and all(map(_is_same, left, right))
+    return bool(left == right)
+
+
+equal: Final = _nested_or(pc.equal, _is_same)
+not_equal: Final = _nested_or(pc.not_equal, lambda left, right: not _is_same(left, right))
 less: Final = compared(pc.less, lambda order: order < 0)
 less_equal: Final = compared(pc.less_equal, lambda order: order <= 0)
 greater: Final = compared(pc.greater, lambda order: order > 0)

@@ -92,7 +92,7 @@ def field(unit: str) -> Kernel:
 def _field(column: pa.Array, unit: str, call: Invocation) -> pa.Array:
     if unit == "EPOCH":
         at = moments_of(column, "UTC")
-        found = at.micros // MICROS["SECOND"]
+        found = np.sign(at.micros) * (abs(at.micros) // MICROS["SECOND"])  # towards zero, as Flink divides
     elif unit in _FIELDS:
         at = moments_of(column, call.time_zone)
         found = _FIELDS[unit](at)
