@@ -293,7 +293,9 @@ class PostgresEnumerator(SplitEnumerator):
             before = self._known_before()
             names = [each for each in names if not before or self._plan.adds_tables or str(each) in before]
         found = {str(each): look_up(connection, each) for each in names}
-        if self._table.is_pattern and _TABLES not in self._state:
+        if not self._table.is_pattern:
+            return found
+        if _TABLES not in self._state:
             self._state[_TABLES] = [list(astuple(each)) for each in found.values()]
         elif added := [list(astuple(found[name])) for name in found if name not in self._known_before()]:
             self._state[_ADDED] = [*self._state.get(_ADDED, []), *added]
