@@ -158,7 +158,7 @@ def test_what_fails_or_is_missing_is_asked_for_again() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ("'lookup.cache' = 'PARTIAL'", "cannot be asked for single keys"),
+        ("'lookup.cache' = 'PARTIAL'", "cannot look up single keys"),
         ("'lookup.full-cache.reload-strategy' = 'TIMED'", "needs 'lookup.full-cache.timed-reload.iso-time'"),
         (
             "'lookup.full-cache.reload-strategy' = 'TIMED', 'lookup.full-cache.periodic-reload.interval' = '1 h'",
