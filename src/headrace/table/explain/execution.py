@@ -131,7 +131,7 @@ def _without_deadlock(join: HashJoin) -> HashJoin:
     """A join whose inputs do not wait for each other where both read the same rows."""
     probe = 1 if join.builds_left else 0
     read = set(_read(join.inputs[1 - probe]))
-    if not any(node in read for node in _at_once(join.inputs[probe])):
+    if not any(node in read for node in (join.inputs[probe], *_at_once(join.inputs[probe]))):
         return join
     inputs, keys = list(join.inputs), (join.keys.left, join.keys.right)
     source, build = inputs[probe], inputs[1 - probe]
