@@ -185,7 +185,7 @@ def prepares(*given: Any) -> dict[str, Any]:
     [
         (prepares(None), InvalidProgramError, r"gave None: return a PreCommitted\(ready, in_progress\)"),
         (prepares(None, None), InvalidProgramError, "gave None: return a list of what is ready"),
-        (prepares((), {1, 2}), InvalidProgramError, r"holds back \{1, 2\} in the last epoch of the job, so nobody"),
+        (prepares((), {1, 2}), InvalidProgramError, r"holds back \{1, 2\} in the last epoch of the job, so it would"),
         (prepares(({1},), None), InvalidProgramError, r"\{1\} cannot be stored in a checkpoint"),
         ({"prepare": lambda *_, is_last: {}["x"]}, UserFunctionError, f"\n  KeyError: 'x'\n  at {__file__}"),
     ],

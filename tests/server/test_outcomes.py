@@ -36,9 +36,9 @@ def test_an_outcome_is_waited_with_until_it_is_asked_for() -> None:
     asking = threading.Timer(0.3, lambda: operations.get("savepoint", "job", trigger))
     begun = time.monotonic()
     asking.start()
-    operations.wait_until_told(30.0)
+    operations.wait_until_reported(30.0)
     assert 0.2 < time.monotonic() - begun < 20
-    operations.wait_until_told(30.0)  # nobody waits any more
+    operations.wait_until_reported(30.0)  # nobody waits any more
 
 
 def test_nobody_waits_for_what_was_never_asked_for() -> None:
@@ -47,5 +47,5 @@ def test_nobody_waits_for_what_was_never_asked_for() -> None:
     operations.begin("savepoint", "job", None, lambda: CompletableFuture.completed("place"))
     clock.set(20_000)
     begun = time.monotonic()
-    operations.wait_until_told(10.0)
+    operations.wait_until_reported(10.0)
     assert time.monotonic() - begun < 5

@@ -109,7 +109,7 @@ def check_declared(descriptors: Sequence[MapStateDescriptor], descriptor: object
             f"get_broadcast_state takes a MapStateDescriptor, not {descriptor!r}: give it one of broadcast(...), which "
             f"has {known}"
         )
-    declared = next((descriptor for descriptor in descriptors if descriptor.name == descriptor.name), None)
+    declared = next((each for each in descriptors if each.name == descriptor.name), None)
     if declared is None:
         raise InvalidProgramError(
             f"the broadcast state {descriptor.name!r} was not declared: give its descriptor to broadcast(...), which "
@@ -117,7 +117,7 @@ def check_declared(descriptors: Sequence[MapStateDescriptor], descriptor: object
         )
     if declared.stored_types() != descriptor.stored_types():
         raise InvalidProgramError(
-            f"the broadcast state {descriptor.name!r} is {declared.type_info}, as broadcast(...) was told, and not "
+            f"the broadcast state {descriptor.name!r} is {declared.type_info}, as broadcast(...) was given, and not "
             f"{descriptor.type_info}"
         )
 

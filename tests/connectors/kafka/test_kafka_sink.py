@@ -143,7 +143,7 @@ def test_a_compacted_topic_asks_for_keys(kafka: KafkaCluster) -> None:
     compacted = Topic(kafka.bootstrap_servers, cleanup_policy="compact")
     writer = writer_of(sink_to(compacted))
     writer.write(batch_of(["-no-key"]))
-    with pytest.raises(ConfigurationError, match=r"INVALID_RECORD.*compacted asks for keys"):
+    with pytest.raises(ConfigurationError, match=r"INVALID_RECORD.*compacted requires keys"):
         writer.prepare_commit()
 
 

@@ -305,8 +305,8 @@ class PostgresEnumerator(SplitEnumerator):
         """The tables that matched a pattern when the job began, and those that were added since, in that order."""
         return {**self._stored_tables(_TABLES), **self._stored_tables(_ADDED)}
 
-    def _stored_tables(self, key: str) -> dict[str, FoundTable]:
-        rows = self._state.get(key, [])
+    def _stored_tables(self, entry: str) -> dict[str, FoundTable]:
+        rows = self._state.get(entry, [])
         found = [FoundTable(schema, table, tuple(key), *chunks) for schema, table, key, *chunks in rows]
         return {each.full_name: each for each in found}
 
