@@ -288,7 +288,7 @@ class Wrong(BroadcastProcessFunction):
         ("write", "changed in process_broadcast_element alone"),
         ("clear", "changed in process_broadcast_element alone"),
         ("other", "the broadcast state 'others' was not declared: .* which has 'rules'"),
-        ("type", "as broadcast.* was given, and not"),
+        ("type", r"as given to broadcast\(\.\.\.\), and not"),
         ("kind", "takes a MapStateDescriptor, not"),
         ("timer", "timers exist only on a keyed stream; .* use a KeyedBroadcastProcessFunction"),
     ],

@@ -1,4 +1,4 @@
-"""What a pattern is made of: stages, each with its quantifier, from the last to the first."""
+"""The structure of a pattern: stages, each with its quantifier, from the last to the first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOT_AFTER_OPTIONAL: Final = (
 
 
 class ConsumingStrategy(Enum):
-    """What may lie between the events before a stage and those of the stage."""
+    """The contiguity of a stage: which events may lie between those before it and its own."""
 
     STRICT = "strict"
     """No event: ``next``."""
@@ -137,19 +137,19 @@ class Quantifier:
         return self.kind, *(one for one, is_set in more.items() if is_set)
 
     def combinations(self) -> Quantifier:
-        """The same, with any events between its own."""
+        """A quantifier between whose events any others may lie, those that fit as well."""
         self._check_repeats("Combinations")
         self._check_inner("Combinations", ConsumingStrategy.STRICT, ConsumingStrategy.SKIP_TILL_ANY)
         return replace(self, inner_consuming_strategy=ConsumingStrategy.SKIP_TILL_ANY)
 
     def consecutive(self) -> Quantifier:
-        """The same, with no events between its own."""
+        """A quantifier whose events directly follow one another."""
         self._check_repeats("Consecutive")
         self._check_inner("Consecutive", ConsumingStrategy.SKIP_TILL_ANY, ConsumingStrategy.STRICT)
         return replace(self, inner_consuming_strategy=ConsumingStrategy.STRICT)
 
     def optional(self) -> Quantifier:
-        """The same, which may take none."""
+        """A quantifier that may take no event."""
         if self.is_optional:
             raise refused("Optional already applied!")
         if self.consuming_strategy.is_not:
@@ -157,7 +157,7 @@ class Quantifier:
         return replace(self, is_optional=True)
 
     def greedy(self) -> Quantifier:
-        """The same, which takes as many as it can."""
+        """A quantifier that takes as many events as it can."""
         if self.inner_consuming_strategy is ConsumingStrategy.SKIP_TILL_ANY:
             raise refused(
                 "Option not applicable to FollowedByAny pattern: greedy() and allow_combinations() exclude each other"

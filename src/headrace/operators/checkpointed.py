@@ -117,7 +117,7 @@ def check_declared(descriptors: Sequence[MapStateDescriptor], descriptor: object
         )
     if declared.stored_types() != descriptor.stored_types():
         raise InvalidProgramError(
-            f"the broadcast state {descriptor.name!r} is {declared.type_info}, as broadcast(...) was given, and not "
+            f"the broadcast state {descriptor.name!r} is {declared.type_info}, as given to broadcast(...), and not "
             f"{descriptor.type_info}"
         )
 
