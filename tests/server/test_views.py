@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 SECRET = "never-to-be-shown"
 
+SELDOM = {"headrace.epoch.min-interval": "300 ms"}
+"""So seldom that no checkpoint leaves the history, which keeps forty, before the test has asked for it."""
+
 
 def places(served: Served, job: str) -> dict[str, str]:
     """What stands for the names in paths."""
@@ -40,7 +43,7 @@ def places(served: Served, job: str) -> dict[str, str]:
 
 def test_every_path_that_tells_something_answers_with_json_and_without_secrets(served: Served) -> None:
     secrets = {"s3.secret-key": SECRET, "my.database.password": SECRET, "my.url": f"jdbc://me:{SECRET}@host/db"}
-    _, job = served.start(**secrets)
+    _, job = served.start(**secrets, **SELDOM)
     known, refused = places(served, job), dict[str, str]()
     for route in ROUTES:
         if route.method == "GET" and "cancel" not in route.path:
@@ -87,7 +90,7 @@ def test_secrets_in_what_functions_raise_are_shown_nowhere(served: Served, caplo
 
 
 def test_checkpoints_are_epochs(served: Served) -> None:
-    client, job = served.start()
+    client, job = served.start(**SELDOM)
     wait_for(lambda: client.snapshot().completed > 2)
     told = served.rest.get("jobs", job, "checkpoints")
     assert told["counts"]["completed"] >= 3
@@ -129,7 +132,7 @@ def test_older_checkpoints_say_how_large_the_state_of_each_subtask_was(served: S
 
 
 def test_a_checkpoint_before_a_rescale_has_the_subtasks_of_then(served: Served) -> None:
-    client, job = served.start()
+    client, job = served.start(**SELDOM)
     wait_for(lambda: client.snapshot().completed > 1)
     client.rescale(1).result(timeout=PATIENCE)
     after = client.snapshot().epochs[-1].epoch
