@@ -1,4 +1,7 @@
-"""The tables of TPC-H with the keys, distributions and dependencies of its specification, as Parquet files."""
+"""The tables of TPC-H with the keys, distributions and dependencies of its specification.
+
+They are Parquet files whose decimals are integers, as Spark and DuckDB write them.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,8 @@ class TpcH:
 
 def _write(folder: Path, name: str, parts: Sequence[pa.Table]) -> None:
     (folder / name).mkdir(parents=True)
-    pq.write_table(pa.concat_tables(parts), folder / name / f"{name}.parquet", row_group_size=_ROW_GROUP)
+    file = folder / name / f"{name}.parquet"
+    pq.write_table(pa.concat_tables(parts), file, row_group_size=_ROW_GROUP, store_decimal_as_integer=True)
 
 
 @dataclass(frozen=True)

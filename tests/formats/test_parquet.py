@@ -30,7 +30,10 @@ from headrace.formats.parquet import (
     ParquetBulkWriters,
     ParquetColumnarRowInputFormat,
     ParquetFormat,
+    RowGroupWriter,
 )
+from headrace.storage.file_system import PosixFileSystem
+from headrace.storage.files import FileStore, InputFile
 from headrace.storage.folder import posix_folder
 from tests.connectors.harness import PLENTY, SinkRun, SourceRun, read_all
 from tests.draws import draws
@@ -161,6 +164,21 @@ def test_a_round_trip(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
     back = read_all(source(tmp_path, ParquetFormat(type_info=kind)), tmp_path / ".state")
     assert sorted(back, key=lambda row: row.id) == rows
+
+
+def test_decimals_of_up_to_18_digits_are_written_as_integers_as_spark_does(tmp_path: Path) -> None:
+    values, digits = [Decimal("1.25"), None, Decimal("-1.25")], (9, 18, 19)
+    rows = pa.record_batch({str(most): pa.array(values, pa.decimal128(most, 2)) for most in digits})
+    path = tmp_path / "prices.parquet"
+    with path.open("wb") as out:
+        writer = RowGroupWriter(out, rows.schema, "snappy")
+        writer.add(rows)
+        writer.finish()
+    schema = pq.ParquetFile(path).schema
+    assert [schema.column(place).physical_type for place in range(3)] == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
+    assert pq.read_table(path).to_batches() == [rows]
+    statistics = ParquetFormat().statistics(InputFile(FileStore(PosixFileSystem()), str(path), path.stat().st_size))
+    assert all((statistics.column(str(most)).distinct or 0) >= 2 for most in digits)
 
 
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
