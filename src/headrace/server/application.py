@@ -31,10 +31,10 @@ from headrace.server.wire import SchemaBook, to_document
 _FRESH_SECONDS: Final = 0.5
 """An answer is given again for so long, unless what is known of a job has changed."""
 
-_MOST_SECONDS: Final = 1.0
-"""The longest that one is reused, even then: clients soon request what it names, which is gone some day."""
+_MOST_SECONDS: Final = 3.0
+"""The longest that one is reused, as in Flink: clients soon request what it names, which is gone one day."""
 
-_SHARE: Final = 0.005
+_SHARE: Final = 0.002
 """The share of a core for making such answers while many ask."""
 
 _MOST_LONG: Final = 4

@@ -33,9 +33,6 @@ logger = get_logger(__name__)
 
 _START_SECONDS: Final = 10.0
 
-_BESIDE_JOBS: Final = 10
-"""What the nice value of a server beside jobs is raised by: it takes the time that tasks leave."""
-
 _PARTING_SECONDS: Final = 10.0
 """The time that a process that ends leaves clients to ask for the outcome of what they have triggered."""
 
@@ -124,13 +121,24 @@ class RestServer:
         self._socket.close()
 
     def _run(self) -> None:
-        if self._is_beside_jobs and sys.platform == "linux":  # elsewhere the whole process would be meant
-            os.nice(_BESIDE_JOBS)
+        if self._is_beside_jobs:
+            _step_back()
         try:
             with asyncio.Runner(loop_factory=ServerLoop) as runner:
                 runner.run(self._server.serve(sockets=[self._socket]))
         except Exception:
             logger.exception("the REST API is served no more; the job goes on")
+
+
+_BESIDE_JOBS: Final = 10
+"""What the nice value of a server beside jobs is raised by."""
+
+
+def _step_back() -> None:
+    """Have this thread take the time that tasks leave: whatever arrives, it does not interrupt one."""
+    if sys.platform == "linux":  # elsewhere the whole process would be meant
+        os.nice(_BESIDE_JOBS)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def serve(app: ASGIApp, settings: RestSettings, started: Callable[[str], None]) -> None:
