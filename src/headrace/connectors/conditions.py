@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.common.logical_types import LogicalType
 
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq,
     "<>": operator.ne,
     "<": operator.lt,
@@ -22,10 +22,12 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+"""The comparisons of SQL."""
+
 _LOGIC: Final[dict[str, Callable[[Any, Any], Any]]] = {"AND": operator.and_, "OR": operator.or_}
 
 FLIPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The comparisons of SQL, and what they are with their sides exchanged."""
+"""The comparisons with their sides exchanged."""
 
 
 class Condition(ABC):
@@ -53,7 +55,7 @@ class Comparison(Condition):
     kind: LogicalType
 
     def as_arrow(self) -> pc.Expression:
-        return _COMPARISONS[self.operator](pc.field(self.column), pc.scalar(self.constant))
+        return COMPARISONS[self.operator](pc.field(self.column), pc.scalar(self.constant))
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,13 +163,6 @@ class AsyncPredictOperator(RequestingOperator):
         super().__init__(_LifeCycle(self), called, output_type, settings, self._size)
         self.user_code = user_code_of(features.expressions)
 
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            for each in reversed(self.user_code):
-                each.close()
-
     def open_predictor(self) -> Any:
         """Open the predictor, in the loop."""
         return self._predictor.open(FunctionContext(self.context))

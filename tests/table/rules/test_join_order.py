@@ -8,7 +8,8 @@ import pytest
 
 from headrace.common.logical_types import bigint
 from headrace.formats.statistics import Statistics
-from headrace.table.logical.relations import JoinKind, LogicalJoin, Relation, Scan
+from headrace.operators.join.results import JoinType
+from headrace.table.logical.relations import LogicalJoin, Relation, Scan
 from headrace.table.logical.scalars import InputRef, conjuncts
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.rules.conditions import call
@@ -24,7 +25,7 @@ def joined(left: Relation, right: Relation) -> LogicalJoin:
     """A join of the last column of the left relation with the first one of the right relation."""
     width, columns = len(left.schema), Schema((*left.schema, *right.schema))
     condition = call("=", InputRef.of(columns, width - 1), InputRef.of(columns, width))
-    return LogicalJoin(left, right, JoinKind.INNER, condition)
+    return LogicalJoin(left, right, JoinType.INNER, condition)
 
 
 @pytest.mark.parametrize("count", [3, 4, 11])

@@ -12,6 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import Final, Literal, NamedTuple, Self, TypeVar
 
 from headrace.common.builder import Builder
+from headrace.common.config_options import ConfigOption, memory_size, positive_duration
 from headrace.common.errors import InvalidProgramError, expect
 from headrace.common.json_values import from_json
 from headrace.common.time import Duration, to_millis
@@ -21,6 +22,18 @@ from headrace.formats.file_format import BYTES, FileKind
 
 DEFAULT_PART_SIZE = 128 << 20
 DEFAULT_INTERVAL = 60_000
+
+ROLLING_SIZE: Final = ConfigOption(
+    "sink.rolling-policy.file-size", memory_size, DEFAULT_PART_SIZE, "From which size on a file is complete."
+)
+ROLLOVER_INTERVAL: Final = ConfigOption(
+    "sink.rolling-policy.rollover-interval", positive_duration, DEFAULT_INTERVAL, "How long a file stays hidden."
+)
+INACTIVITY_INTERVAL: Final = ConfigOption(
+    "sink.rolling-policy.inactivity-interval", positive_duration, DEFAULT_INTERVAL, "How long a file waits for more."
+)
+ROLLING_OPTIONS: Final = (ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL)
+"""The options of a rolling policy, in the order of :meth:`RollingPolicy.default_rolling_policy`."""
 
 
 class RollingPolicy(ABC):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Generic, Self
 
 from headrace.common.builder import Builder
-from headrace.common.config_options import ConfigOption, memory_size, positive_duration
+from headrace.common.config_options import ConfigOption
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, expect
 from headrace.common.output_tag import OutputTag
@@ -27,8 +27,7 @@ from headrace.connectors.file_system.partition_committer import (
 )
 from headrace.connectors.file_system.paths import resolved
 from headrace.connectors.file_system.rolling import (
-    DEFAULT_INTERVAL,
-    DEFAULT_PART_SIZE,
+    ROLLING_OPTIONS,
     Compaction,
     DefaultRollingPolicy,
     FileCompactor,
@@ -37,7 +36,7 @@ from headrace.connectors.file_system.rolling import (
     OnCheckpointRollingPolicy,
     RollingPolicy,
 )
-from headrace.connectors.file_system.source import FileSourceBuilder
+from headrace.connectors.file_system.source import MONITOR_INTERVAL, FileSourceBuilder
 from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, StagingArea
 from headrace.connectors.sink import Committer, CommitterContext, PreCommit, Sink, SinkWriter, WriterContext
 from headrace.connectors.source import Source
@@ -365,32 +364,16 @@ def _check_joins(factory: BulkWriterFactory, compactor: FileCompactor) -> None:
 
 
 PATH: Final = ConfigOption("path", str, "", "The folder, or for a source a file or a pattern as well.")
-MONITOR_INTERVAL: Final = ConfigOption[int | None](
-    "source.monitor-interval",
-    positive_duration,
-    None,
-    "How often to look for new files; without it those are read that are there when the job first starts.",
-)
-ROLLING_SIZE: Final = ConfigOption(
-    "sink.rolling-policy.file-size", memory_size, DEFAULT_PART_SIZE, "From which size on a file is complete."
-)
-ROLLOVER_INTERVAL: Final = ConfigOption(
-    "sink.rolling-policy.rollover-interval", positive_duration, DEFAULT_INTERVAL, "How long a file stays hidden."
-)
-INACTIVITY_INTERVAL: Final = ConfigOption(
-    "sink.rolling-policy.inactivity-interval", positive_duration, DEFAULT_INTERVAL, "How long a file waits for more."
-)
-_ROLLING: Final = (ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL)
 
 
 class FileSystemConnector(Connector):
     """Reads the files of a path; writes part files into a folder, in no folders below it."""
 
     required_options = (PATH, FORMAT)
-    optional_options = (MONITOR_INTERVAL, *_ROLLING)
+    optional_options = (MONITOR_INTERVAL, *ROLLING_OPTIONS)
 
     def create_source(self, context: ConnectorContext) -> Source:
-        self._refuse("source", context.options, _ROLLING)
+        self._refuse("source", context.options, ROLLING_OPTIONS)
         builder = FileSourceBuilder(context.decoding_format(), context.options.get(PATH))
         interval = context.options.get(MONITOR_INTERVAL)
         return (builder if interval is None else builder.monitor_continuously(interval)).build()
@@ -400,11 +383,11 @@ class FileSystemConnector(Connector):
         self._refuse("sink", options, (MONITOR_INTERVAL,))
         path, encoding = options.get(PATH), context.encoding_format()
         if isinstance(encoding, BulkWriterFactory):
-            self._refuse("sink of a format that rolls at every checkpoint", options, _ROLLING)
+            self._refuse("sink of a format that rolls at every checkpoint", options, ROLLING_OPTIONS)
             bulk = FileSink.for_bulk_format(path, encoding)
             return bulk.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
         rows = FileSink.for_row_format(path, encoding)
-        policy = RollingPolicy.default_rolling_policy(*(options.get(option) for option in _ROLLING))
+        policy = RollingPolicy.default_rolling_policy(*(options.get(option) for option in ROLLING_OPTIONS))
         assigner = BucketAssigner.base_path_bucket_assigner()
         return rows.with_bucket_assigner(assigner).with_rolling_policy(policy).build()
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.common.builder import Builder
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
+from headrace.common.config_options import ConfigOption, positive_duration
 from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError, expect, refused, uncalled
 from headrace.common.messages import chosen_metadata, columns_of, fields_of, row_type
 from headrace.common.output_tag import OutputTag
@@ -293,6 +294,14 @@ class FileSource(Source[T_co]):
 
     def __repr__(self) -> str:
         return f"FileSource({', '.join(self._selection.paths)})"
+
+
+MONITOR_INTERVAL: Final = ConfigOption[int | None](
+    "source.monitor-interval",
+    positive_duration,
+    None,
+    "How often to look for new files; without it those are read that are there when the job first starts.",
+)
 
 
 class FileSourceBuilder(Builder, Generic[T_co]):

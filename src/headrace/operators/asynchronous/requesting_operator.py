@@ -105,6 +105,12 @@ class RequestingOperator(Operator):
 
     def close(self) -> None:
         try:
+            self._close_loop()
+        finally:
+            super().close()
+
+    def _close_loop(self) -> None:
+        try:
             if not self._loop.run(self._end(), _CLOSE_SECONDS):
                 logger.warning(
                     "operator %r (%s): close() of its %s has not come to an end within %.0f s, and is left behind",

@@ -51,7 +51,7 @@ NOBODY: Final = -1
 
 
 class JoinType(Enum):
-    """The kinds of joins."""
+    """The kinds of joins; a cross join is an inner one whose condition is true."""
 
     INNER = "inner"
     LEFT = "left"
@@ -63,7 +63,17 @@ class JoinType(Enum):
     @property
     def outer(self) -> Outer:
         """The outer sides, whose rows are emitted with NULLs if they have no match."""
-        return Outer(self in (JoinType.LEFT, JoinType.FULL), self in (JoinType.RIGHT, JoinType.FULL))
+        return Outer(left=self.right_is_optional, right=self.left_is_optional)
+
+    @property
+    def left_is_optional(self) -> bool:
+        """Return whether columns of the left input are NULL without a match."""
+        return self in (JoinType.RIGHT, JoinType.FULL)
+
+    @property
+    def right_is_optional(self) -> bool:
+        """Return whether columns of the right input are NULL without a match."""
+        return self in (JoinType.LEFT, JoinType.FULL)
 
     @property
     def gives_left_rows(self) -> bool:

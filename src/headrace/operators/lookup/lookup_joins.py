@@ -198,13 +198,6 @@ class RequestedLookupOperator(KeyRequestingOperator):
         self._key_types = [definition.table_type.field_types[field] for field in definition.fields]
         self.user_code = user_code_of(definition.expressions)
 
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            for each in reversed(self.user_code):
-                each.close()
-
     def _requested(self, batch: Batch) -> RequestedBatch:
         definition = self._definition
         keys, without_request = definition.keys_of(batch, self.context), definition.taking_back(batch)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.operators.join.results import JoinType
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
@@ -19,7 +20,6 @@ from headrace.table.logical.join_keys import with_columns
 from headrace.table.logical.relations import (
     Filter,
     Hint,
-    JoinKind,
     LogicalCorrelate,
     LogicalJoin,
     LogicalSort,
@@ -91,12 +91,12 @@ def _column(queries: "QueryBinder", column: Column, scan: Scan) -> Scalar:
 TRUE: Final = Literal(True, type=BOOLEAN.not_null())
 
 _KINDS: Final = {
-    sql.SqlJoinKind.INNER: JoinKind.INNER,
-    sql.SqlJoinKind.LEFT: JoinKind.LEFT,
-    sql.SqlJoinKind.RIGHT: JoinKind.RIGHT,
-    sql.SqlJoinKind.FULL: JoinKind.FULL,
-    sql.SqlJoinKind.CROSS: JoinKind.INNER,
-    sql.SqlJoinKind.COMMA: JoinKind.INNER,
+    sql.SqlJoinKind.INNER: JoinType.INNER,
+    sql.SqlJoinKind.LEFT: JoinType.LEFT,
+    sql.SqlJoinKind.RIGHT: JoinType.RIGHT,
+    sql.SqlJoinKind.FULL: JoinType.FULL,
+    sql.SqlJoinKind.CROSS: JoinType.INNER,
+    sql.SqlJoinKind.COMMA: JoinType.INNER,
 }
 
 
@@ -324,12 +324,12 @@ class RelationBinder:
         node: sql.JoinRelation,
         left: Relation,
         item: FromItem,
-        kind: JoinKind,
+        kind: JoinType,
         correlation: Correlation,
         condition: Scalar,
     ) -> Relation:
         right = item.relation
-        if kind not in (JoinKind.INNER, JoinKind.LEFT):
+        if kind not in (JoinType.INNER, JoinType.LEFT):
             raise self.context.unplanned(node, f"a lateral relation cannot be on the right of a {node.kind.value} JOIN")
         hints = lookup_hints(self.hints, item.sources[0].alias) if isinstance(right, Snapshot) else self.hints
         if condition != TRUE:

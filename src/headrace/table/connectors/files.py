@@ -20,13 +20,14 @@ from headrace.connectors.file_system.buckets import NO_VALUE, BucketAssigner
 from headrace.connectors.file_system.paths import IGNORE_CORRUPT, IGNORE_MISSING, InputPaths, resolved
 from headrace.connectors.file_system.rolling import (
     DEFAULT_INTERVAL,
-    DEFAULT_PART_SIZE,
+    ROLLING_OPTIONS,
+    ROLLING_SIZE,
     FileCompactor,
     FileCompactStrategy,
     RollingPolicy,
 )
 from headrace.connectors.file_system.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
-from headrace.connectors.file_system.source import FileSourceBuilder
+from headrace.connectors.file_system.source import MONITOR_INTERVAL, FileSourceBuilder
 from headrace.connectors.sink import Sink
 from headrace.connectors.source import Source
 from headrace.formats.file_format import BatchEncoder, BulkWriter, BulkWriterFactory, FileFormat, FileKind
@@ -82,12 +83,6 @@ def _of_all(parts: Sequence[Statistics], share: float, *, is_exact: bool) -> Sta
 
 PATH: Final = ConfigOption("path", str, "", "The folder, or for reading a file or a pattern as well.")
 FORMAT: Final = ConfigOption("format", str, "", "The format of the files.")
-MONITOR_INTERVAL: Final = ConfigOption[int | None](
-    "source.monitor-interval",
-    positive_duration,
-    None,
-    "How often to look for new files; without it those are read that are there when the job first starts.",
-)
 PATH_PATTERN: Final = ConfigOption[re.Pattern[str] | None](
     "source.path.regex-pattern", pattern, None, "Only files are read whose whole path this regular expression matches."
 )
@@ -101,15 +96,6 @@ SKIP_CORRUPT: Final = ConfigOption(
     IGNORE_CORRUPT, boolean, False, "Whether what cannot be read of damaged files is left out."
 )
 NO_PARTITION: Final = ConfigOption("partition.default-name", str, NO_VALUE, "The folder of rows without a value.")
-ROLLING_SIZE: Final = ConfigOption(
-    "sink.rolling-policy.file-size", memory_size, DEFAULT_PART_SIZE, "From which size on a file is complete."
-)
-ROLLOVER_INTERVAL: Final = ConfigOption(
-    "sink.rolling-policy.rollover-interval", positive_duration, DEFAULT_INTERVAL, "How long a file stays hidden."
-)
-INACTIVITY_INTERVAL: Final = ConfigOption(
-    "sink.rolling-policy.inactivity-interval", positive_duration, DEFAULT_INTERVAL, "How long a file waits for more."
-)
 CHECK_INTERVAL: Final = ConfigOption(
     "sink.rolling-policy.check-interval", positive_duration, DEFAULT_INTERVAL, "Not needed: every epoch looks."
 )
@@ -146,7 +132,7 @@ class FileSystemTables(TableConnector):
     optional_options = (
         *(MONITOR_INTERVAL, PATH_PATTERN, NO_PARTITION, AUTO_COMPACTION, COMPACTION_SIZE, PARALLELISM),
         *(REPORT_STATISTICS, SKIP_MISSING, SKIP_CORRUPT),
-        *(ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL, CHECK_INTERVAL),
+        *(*ROLLING_OPTIONS, CHECK_INTERVAL),
         *(CACHE, *FULL_OPTIONS, *COMMIT_OPTIONS),
     )
     other_options = _OTHER_OPTIONS
@@ -345,8 +331,7 @@ class FileTableSink(TableSink):
             if self.options.get(AUTO_COMPACTION):
                 bulk.enable_compact(self._strategy(), FileCompactor.record_wise_file_compactor())
             return self._finished(bulk)
-        rolling = (ROLLING_SIZE, ROLLOVER_INTERVAL, INACTIVITY_INTERVAL)
-        policy = RollingPolicy.default_rolling_policy(*(self.options.get(option) for option in rolling))
+        policy = RollingPolicy.default_rolling_policy(*(self.options.get(option) for option in ROLLING_OPTIONS))
         rows = FileSink.for_row_format(path, writer).with_bucket_assigner(assigner).with_rolling_policy(policy)
         if self.options.get(AUTO_COMPACTION):
             rows.enable_compact(self._strategy(), FileCompactor.concat_file_compactor())

@@ -9,12 +9,12 @@ from functools import cached_property, singledispatch
 from typing import Any, Final
 
 from headrace.common.logical_types import LogicalType
+from headrace.operators.join.results import JoinType
 from headrace.table.explain.over import ComputedOver
 from headrace.table.explain.phases import Phase
 from headrace.table.functions.kernels.spelling import double_text
 from headrace.table.functions.types import BIGINT
 from headrace.table.logical.join_keys import is_equality, is_true
-from headrace.table.logical.relations import JoinKind
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, conjuncts
 from headrace.table.physical.basic import Calc, Exchange, Expand, TableSourceScan, Union, ValuesScan
 from headrace.table.physical.call_texts import partial_types
@@ -123,9 +123,9 @@ def rows_of_scan(scan: TableSourceScan, _: Estimate) -> float:
 def rows_of_any_join(join: AnyJoin, estimate: Estimate) -> float:
     """The rows of a join: those of its first pair of columns, less what other conditions leave out."""
     left, right = (each.rows for each in estimate.inputs)
-    if join.kind is JoinKind.ANTI:
+    if join.kind is JoinType.ANTI:
         return left * _WITHOUT_MATCH
-    if join.kind is not JoinKind.INNER:
+    if join.kind is not JoinType.INNER:
         return rows_of_join(join.kind, left, right)
     parts = [each for each in conjuncts(join.condition) if not is_true(each)]
     if not join.keys.left:

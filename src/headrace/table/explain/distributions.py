@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import singledispatch
 
+from headrace.operators.join.results import JoinType
 from headrace.table.explain.phases import Phase
-from headrace.table.logical.relations import JoinKind
 from headrace.table.logical.scalars import InputRef
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.joins import HashJoin, NestedLoopJoin
@@ -38,13 +38,13 @@ def _of_calc(calc: Calc) -> Distributions:
 
 @distributions.register
 def _of_join(join: HashJoin) -> Distributions:
-    if not join.keys.left or join.is_broadcast or join.kind is JoinKind.FULL:
+    if not join.keys.left or join.is_broadcast or join.kind is JoinType.FULL:
         return ()
     width = len(join.left.schema)
     left, right = join.keys.left, tuple(index + width for index in join.keys.right)
-    if join.kind in (JoinKind.SEMI, JoinKind.ANTI, JoinKind.LEFT):
+    if join.kind in (JoinType.SEMI, JoinType.ANTI, JoinType.LEFT):
         return (left,)
-    return (right,) if join.kind is JoinKind.RIGHT else (left, right)
+    return (right,) if join.kind is JoinType.RIGHT else (left, right)
 
 
 def is_distributed(node: PhysicalNode, group: Sequence[int]) -> bool:

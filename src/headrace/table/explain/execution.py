@@ -12,8 +12,8 @@ from functools import singledispatch
 from typing import ClassVar, Final
 
 from headrace.operators.changelog.rank import RankStrategy
+from headrace.operators.join.results import JoinType
 from headrace.table.explain.phases import Phase
-from headrace.table.logical.relations import JoinKind
 from headrace.table.logical.schema import Schema, TimeAttribute
 from headrace.table.physical.basic import Calc, Exchange, ValuesScan
 from headrace.table.physical.correlates import Correlate
@@ -107,7 +107,7 @@ class AdaptiveJoin(HashJoin):
 @execution_node.register
 def _hash_join(join: HashJoin) -> PhysicalNode:
     is_shuffled = all(isinstance(each, Exchange) and each.keys for each in join.inputs)
-    is_fixed = join.is_hinted or join.kind is JoinKind.FULL or join.name != HashJoin.name
+    is_fixed = join.is_hinted or join.kind is JoinType.FULL or join.name != HashJoin.name
     if is_fixed or not is_shuffled:
         return join
     return AdaptiveJoin(join.left, join.right, join.kind, join.condition, join.keys, join.builds_left)

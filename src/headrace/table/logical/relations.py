@@ -12,6 +12,7 @@ from typing import Any
 from headrace.common.logical_types import LogicalType, string
 from headrace.common.types import RowKind
 from headrace.operators.expectations import OnViolation
+from headrace.operators.join.results import JoinType
 from headrace.table.connectors.table_sink import Staging
 from headrace.table.logical.node import NOT_IN_PLANS, LogicalNode, Part, transform, walk
 from headrace.table.logical.scalars import (
@@ -441,30 +442,9 @@ class LogicalFromChangelog(Relation):
 # --- several inputs --------------------------------------------------------------------------------------------------
 
 
-class JoinKind(Enum):
-    """The kinds of joins; a cross join is an inner one whose condition is true."""
-
-    INNER = "inner"
-    LEFT = "left"
-    RIGHT = "right"
-    FULL = "full"
-    SEMI = "semi"
-    ANTI = "anti"
-
-    @property
-    def left_is_optional(self) -> bool:
-        """Return whether columns of the left input are NULL without a match."""
-        return self in (JoinKind.RIGHT, JoinKind.FULL)
-
-    @property
-    def right_is_optional(self) -> bool:
-        """Return whether columns of the right input are NULL without a match."""
-        return self in (JoinKind.LEFT, JoinKind.FULL)
-
-
-def joined_schema(left: Schema, right: Schema, kind: JoinKind) -> Schema:
+def joined_schema(left: Schema, right: Schema, kind: JoinType) -> Schema:
     """The columns of a join."""
-    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+    if kind in (JoinType.SEMI, JoinType.ANTI):
         return left
     lefts = tuple(map(Field.as_nullable, left)) if kind.left_is_optional else left.fields
     rights = tuple(map(Field.as_nullable, right)) if kind.right_is_optional else right.fields
@@ -484,7 +464,7 @@ class LogicalJoin(Relation):
 
     left: Relation
     right: Relation
-    kind: JoinKind
+    kind: JoinType
     condition: Scalar
     hints: tuple[Hint, ...] = ()
     state_ttl: tuple[str | None, str | None] = (None, None)
@@ -518,7 +498,7 @@ class LogicalCorrelate(Relation):
     left: Relation
     right: Relation
     correlation: str
-    kind: JoinKind
+    kind: JoinType
     required: tuple[int, ...] = ()
     hints: tuple[Hint, ...] = ()
 

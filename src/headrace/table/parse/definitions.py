@@ -251,24 +251,16 @@ class DefinitionParser(QueryParser):
     def _table_definition(self, start: int, prefix: "_Prefix", *, must_exist: bool = False) -> Statement:
         not_exists = self.if_not_exists()
         table = self.path()
-        elements = self._elements()
-        comment = self.comment()
-        distribution = self._optional_distribution()
-        partitioned = self._partitioned_by()
-        options = self.with_options()
+        clauses = self._table_clauses()
         like = self._like_table() if not must_exist and self.at("LIKE") else None
         if must_exist and not self.at("AS"):
             self.fail("AS")
         query = self._optional_query() if like is None else None
-        if query is None and elements and isinstance(elements[0], NamedColumn):
+        if query is None and clauses[0] and isinstance(clauses[0][0], NamedColumn):
             self.refuse("columns have types where no query gives them", "Give each column a type, or add AS SELECT ...")
         return CreateTable(
             table,
-            elements,
-            comment,
-            distribution,
-            partitioned,
-            options,
+            *clauses,
             like,
             query,
             prefix.temporary,
@@ -277,6 +269,18 @@ class DefinitionParser(QueryParser):
             must_exist,
             start=start,
             end=self.end,
+        )
+
+    def _table_clauses(
+        self,
+    ) -> tuple[tuple[TableElement, ...], str | None, TableDistribution | None, tuple[Name, ...], tuple[Option, ...]]:
+        """The elements, comment, distribution, partition keys and options that tables of all kinds have."""
+        return (
+            self._elements(),
+            self.comment(),
+            self._optional_distribution(),
+            self._partitioned_by(),
+            self.with_options(),
         )
 
     def _like_table(self) -> TableLike:
@@ -297,11 +301,7 @@ class DefinitionParser(QueryParser):
 
     def _materialized_table(self, start: int, *, or_alter: bool) -> Statement:
         table = self.path()
-        elements = self._elements()
-        comment = self.comment()
-        distribution = self._optional_distribution()
-        partitioned = self._partitioned_by()
-        options = self.with_options()
+        clauses = self._table_clauses()
         start_mode = self._start_mode() if self.accept("START_MODE") else None
         freshness = self._freshness() if self.accept("FRESHNESS") else None
         mode = self._refresh_mode() if self.accept("REFRESH_MODE") else None
@@ -310,11 +310,7 @@ class DefinitionParser(QueryParser):
         return CreateMaterializedTable(
             table,
             query,
-            elements,
-            comment,
-            distribution,
-            partitioned,
-            options,
+            *clauses,
             freshness,
             mode,
             start_mode,

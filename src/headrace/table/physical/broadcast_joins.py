@@ -22,7 +22,7 @@ from headrace.operators.join.key_index import can_be_key
 from headrace.operators.join.regular.definition import JoinDefinition
 from headrace.operators.join.results import JoinType
 from headrace.table.logical import relations as logical
-from headrace.table.logical.relations import JoinKind, LogicalAggregate, LogicalJoin, Relation, Scan
+from headrace.table.logical.relations import LogicalAggregate, LogicalJoin, Relation, Scan
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Scalar, all_of, input_refs, moved
 from headrace.table.logical.schema import Schema
 from headrace.table.options import BROADCAST_THRESHOLD, RUNTIME_FILTER
@@ -94,7 +94,7 @@ class BroadcastJoin(PhysicalNode):
     name: ClassVar[str] = "HashJoin"
     input: PhysicalNode
     build: BuildSide
-    kind: JoinKind
+    kind: JoinType
     condition: Scalar
     keys: JoinKeys
     builds_left: bool
@@ -113,7 +113,7 @@ class BroadcastJoin(PhysicalNode):
 
     @cached_property
     def schema(self) -> Schema:
-        given = self.sides[0] if self.kind in (JoinKind.SEMI, JoinKind.ANTI) else self.pairs
+        given = self.sides[0] if self.kind in (JoinType.SEMI, JoinType.ANTI) else self.pairs
         return Schema(tuple(given[index] for index in self.columns))
 
     def terms(self, text: ScalarText) -> Terms:
@@ -136,7 +136,7 @@ class BroadcastJoin(PhysicalNode):
         left, right = map(record_type, self.sides)
         rest, keys = self.keys.rest, self.keys
         definition = JoinDefinition(
-            JoinType[self.kind.name],
+            self.kind,
             (left, right),
             record_type(self.pairs),
             record_type(self.schema),
@@ -160,11 +160,11 @@ def _rows_of_join(join: BroadcastJoin, builder: GraphBuilder) -> BoundedRows:
 
 def _can_be_broadcast(join: HashJoin) -> bool:
     has_plain_keys = _have_plain_keys(join.keys, join.left, join.right)
-    return join.kind is not JoinKind.FULL and has_plain_keys and are_plain(join.keys.rest)
+    return join.kind is not JoinType.FULL and has_plain_keys and are_plain(join.keys.rest)
 
 
 def _rows_of_hash_join(join: HashJoin, builder: GraphBuilder) -> BoundedRows:
-    builds_left = join.kind is JoinKind.RIGHT or (join.kind is JoinKind.INNER and join.has_smaller_left)
+    builds_left = join.kind is JoinType.RIGHT or (join.kind is JoinType.INNER and join.has_smaller_left)
     inputs = without_exchange(join.left), without_exchange(join.right)
     return rows_of(_broadcast(*inputs, join.kind, join.condition, builds_left=builds_left), builder)
 
@@ -187,11 +187,11 @@ def without_exchange(node: PhysicalNode) -> PhysicalNode:
 
 
 def _broadcast(
-    left: PhysicalNode, right: PhysicalNode, kind: JoinKind, condition: Scalar, *, builds_left: bool
+    left: PhysicalNode, right: PhysicalNode, kind: JoinType, condition: Scalar, *, builds_left: bool
 ) -> BroadcastJoin:
     given, build = (right, left) if builds_left else (left, right)
     width = len(left.schema)
-    count = width if kind in (JoinKind.SEMI, JoinKind.ANTI) else width + len(right.schema)
+    count = width if kind in (JoinType.SEMI, JoinType.ANTI) else width + len(right.schema)
     keys = JoinKeys.of(condition, width)
     return BroadcastJoin(given, BuildSide(build), kind, condition, keys, builds_left, tuple(range(count)))
 
@@ -298,7 +298,7 @@ def _broadcast_join(
 ) -> PhysicalNode | None:
     """The join with a build side that each task computes, where that costs no more than something else."""
     hints = dict(join.sides_of_hints)
-    if join.kind is JoinKind.FULL or not hints.keys().isdisjoint(_SHUFFLING_HINTS):
+    if join.kind is JoinType.FULL or not hints.keys().isdisjoint(_SHUFFLING_HINTS):
         return None
     if not _have_plain_keys(JoinKeys.of(join.condition, len(left.schema)), left, right):
         return None
@@ -317,11 +317,11 @@ def _broadcast_join(
     return _broadcast(left, right, join.kind, join.condition, builds_left=builds_left)
 
 
-def _build_sides(kind: JoinKind) -> tuple[bool, ...]:
+def _build_sides(kind: JoinType) -> tuple[bool, ...]:
     """The inputs that can be the build side: whether each is the left one."""
-    if kind is JoinKind.INNER:
+    if kind is JoinType.INNER:
         return (False, True)
-    return (kind is JoinKind.RIGHT,)
+    return (kind is JoinType.RIGHT,)
 
 
 # --- runtime filters -------------------------------------------------------------------------------------------------
@@ -336,9 +336,9 @@ def _filters(
     if not is_requested or not keys.left or not _have_plain_keys(keys, left, right):
         return None, None
     of_left = of_right = None
-    if join.kind not in (JoinKind.RIGHT, JoinKind.FULL):
+    if join.kind not in (JoinType.RIGHT, JoinType.FULL):
         of_right = _best_filter(join.right, keys.right, join.left, keys.left, costs, context)
-    if join.kind in (JoinKind.INNER, JoinKind.SEMI, JoinKind.RIGHT):
+    if join.kind in (JoinType.INNER, JoinType.SEMI, JoinType.RIGHT):
         of_left = _best_filter(join.left, keys.left, join.right, keys.right, costs, context)
     return of_left, of_right
 
@@ -381,9 +381,9 @@ class _KeyFilter:
 
     def _below_join(self, join: HashJoin, columns: Sequence[int]) -> PhysicalNode | None:
         width = len(join.left.schema)
-        if all(index < width for index in columns) and join.kind not in (JoinKind.RIGHT, JoinKind.FULL):
+        if all(index < width for index in columns) and join.kind not in (JoinType.RIGHT, JoinType.FULL):
             return join.with_inputs([self.pushed(join.left, columns), join.right])
-        if all(index >= width for index in columns) and join.kind in (JoinKind.INNER, JoinKind.RIGHT):
+        if all(index >= width for index in columns) and join.kind in (JoinType.INNER, JoinType.RIGHT):
             return join.with_inputs([join.left, self.pushed(join.right, [index - width for index in columns])])
         return None
 
@@ -395,7 +395,7 @@ class _KeyFilter:
             for one, other in pairs
         ]
         equalities = [Call("=", pair, type=BOOLEAN) for pair in columns_of_pairs]
-        return _broadcast(node, self.node, JoinKind.SEMI, all_of(equalities), builds_left=False)
+        return _broadcast(node, self.node, JoinType.SEMI, all_of(equalities), builds_left=False)
 
 
 def _best_filter(
@@ -502,15 +502,15 @@ def _providers_of_join(join: LogicalJoin, columns: tuple[int, ...]) -> Iterator[
     width, keys = len(join.left.schema), JoinKeys.of(join.condition, len(join.left.schema))
     of_left = {right + width: left for left, right in zip(keys.left, keys.right, strict=True)}
     of_right = dict(zip(keys.left, keys.right, strict=True))
-    if join.kind in (JoinKind.INNER, JoinKind.SEMI, JoinKind.LEFT, JoinKind.ANTI):
+    if join.kind in (JoinType.INNER, JoinType.SEMI, JoinType.LEFT, JoinType.ANTI):
         lefts = [index if index < width else of_left.get(index) for index in columns]
         known = tuple(each for each in lefts if each is not None)
-        if len(known) == len(columns) and (join.kind is not JoinKind.LEFT or max(columns) < width):
+        if len(known) == len(columns) and (join.kind is not JoinType.LEFT or max(columns) < width):
             yield from _providers(join.left, known)
-    if join.kind in (JoinKind.INNER, JoinKind.SEMI, JoinKind.RIGHT):
+    if join.kind in (JoinType.INNER, JoinType.SEMI, JoinType.RIGHT):
         rights = [of_right.get(index) if index < width else index - width for index in columns]
         known = tuple(each for each in rights if each is not None)
-        if len(known) == len(columns) and (join.kind is not JoinKind.RIGHT or min(columns) >= width):
+        if len(known) == len(columns) and (join.kind is not JoinType.RIGHT or min(columns) >= width):
             yield from _providers(join.right, known)
 
 

@@ -11,6 +11,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.logical_types import ArrayType, LogicalType, MapType, MultisetType, RowType
 from headrace.graph.process_specs import PredictSpec
 from headrace.graph.row_specs import ReplicateRowsSpec, UnnestSpec
+from headrace.operators.join.results import JoinType
 from headrace.operators.unnest import CollectionKind
 from headrace.table.functions.definitions import USER_FUNCTION
 from headrace.table.logical import relations as logical
@@ -130,7 +131,7 @@ def _joined(
     left: PhysicalNode, right: Relation, correlate: LogicalCorrelate, context: ConversionContext, *, is_shown: bool
 ) -> PhysicalNode:
     """The rows of the right relation for each row of the left one, after the columns of the left one."""
-    width, keeps_empty = len(left.schema), correlate.kind is logical.JoinKind.LEFT
+    width, keeps_empty = len(left.schema), correlate.kind is JoinType.LEFT
     if isinstance(right, logical.Unnest | logical.TableFunctionScan | VectorSearch):
         return _called(left, right, correlate, context, is_shown=is_shown)
     if isinstance(right, logical.Project):
@@ -161,7 +162,7 @@ def _called(
     is_shown: bool,
 ) -> PhysicalNode:
     """The rows that a function gives for each row of the left relation."""
-    keeps_empty = correlate.kind is logical.JoinKind.LEFT
+    keeps_empty = correlate.kind is JoinType.LEFT
     if isinstance(right, VectorSearch):
         return with_nearest(left, right, _of_row(right.vector, correlate.correlation), correlate.kind, context)
     if isinstance(right, logical.TableFunctionScan):

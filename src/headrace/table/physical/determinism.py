@@ -15,10 +15,11 @@ from typing import Final
 
 from headrace.common.configuration import Configuration
 from headrace.operators.changelog.rank import RankStrategy
+from headrace.operators.join.results import JoinType
 from headrace.table.functions.definitions import USER_FUNCTION, Determinism, FunctionDefinition
 from headrace.table.functions.table import FUNCTIONS, definition_of_call
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import JoinKind, OverFunction
+from headrace.table.logical.relations import OverFunction
 from headrace.table.logical.scalars import AggregateCall, Call, Cast, Scalar, input_refs
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.options import CDC_EVENTS_DUPLICATE, NON_DETERMINISTIC_UPDATES
@@ -166,14 +167,14 @@ def _expand(node: Expand, wanted: Columns) -> tuple[Columns, ...]:
 
 @_demanded.register
 def _join(node: AnyJoin, wanted: Columns) -> tuple[Columns, ...]:
-    if not (_gets_insertions(node) and node.kind in (JoinKind.INNER, JoinKind.SEMI)):
+    if not (_gets_insertions(node) and node.kind in (JoinType.INNER, JoinType.SEMI)):
         _check_condition(node, node.condition)
     return _of_inputs(node, wanted)
 
 
 @_demanded.register
 def _multi_join(node: MultiJoin, wanted: Columns) -> tuple[Columns, ...]:
-    if _gets_insertions(node) and set(node.kinds) == {JoinKind.INNER}:
+    if _gets_insertions(node) and set(node.kinds) == {JoinType.INNER}:
         return (_NONE,) * len(node.inputs)
     for condition in node.conditions:
         _check_condition(node, condition)

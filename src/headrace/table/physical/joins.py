@@ -14,7 +14,7 @@ from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
 from headrace.table.functions.types import CHARACTERS, is_in
 from headrace.table.logical.join_keys import is_equality, is_true
-from headrace.table.logical.relations import JoinKind, LogicalJoin, joined_schema
+from headrace.table.logical.relations import LogicalJoin, joined_schema
 from headrace.table.logical.scalars import Call, Cast, InputRef, Scalar, all_of, conjuncts
 from headrace.table.logical.schema import Schema, TimeAttribute, unique_names
 from headrace.table.physical.basic import Exchange, projected
@@ -25,12 +25,12 @@ from headrace.table.physical.row_counts import bytes_of, has_one_row
 from headrace.table.physical.translation import GraphBuilder, by_key, compiled
 
 JOIN_NAMES: Final = {
-    JoinKind.INNER: "InnerJoin",
-    JoinKind.LEFT: "LeftOuterJoin",
-    JoinKind.RIGHT: "RightOuterJoin",
-    JoinKind.FULL: "FullOuterJoin",
-    JoinKind.SEMI: "LeftSemiJoin",
-    JoinKind.ANTI: "LeftAntiJoin",
+    JoinType.INNER: "InnerJoin",
+    JoinType.LEFT: "LeftOuterJoin",
+    JoinType.RIGHT: "RightOuterJoin",
+    JoinType.FULL: "FullOuterJoin",
+    JoinType.SEMI: "LeftSemiJoin",
+    JoinType.ANTI: "LeftAntiJoin",
 }
 
 
@@ -71,9 +71,9 @@ class JoinKeys:
         return tuple(key for key, is_safe in zip(keys, self.null_safe, strict=True) if not is_safe)
 
 
-def pairs_of(left: Schema, right: Schema, kind: JoinKind) -> Schema:
+def pairs_of(left: Schema, right: Schema, kind: JoinType) -> Schema:
     """The columns of both inputs of a join."""
-    both = joined_schema(left, right, JoinKind.INNER if kind in (JoinKind.SEMI, JoinKind.ANTI) else kind)
+    both = joined_schema(left, right, JoinType.INNER if kind in (JoinType.SEMI, JoinType.ANTI) else kind)
     return both.renamed(unique_names(both.names))
 
 
@@ -89,13 +89,13 @@ class AnyJoin(PhysicalNode):
 
     left: PhysicalNode
     right: PhysicalNode
-    kind: JoinKind
+    kind: JoinType
     condition: Scalar
     keys: JoinKeys
 
     @cached_property
     def schema(self) -> Schema:
-        return self.pairs if self.kind not in (JoinKind.SEMI, JoinKind.ANTI) else self.left.schema
+        return self.pairs if self.kind not in (JoinType.SEMI, JoinType.ANTI) else self.left.schema
 
     @cached_property
     def pairs(self) -> Schema:
@@ -111,7 +111,7 @@ class AnyJoin(PhysicalNode):
         """The arguments that the specs of all joins have in common."""
         keys = self.keys
         return {
-            "join_type": JoinType[self.kind.name],
+            "join_type": self.kind,
             "names": self.pairs.names,
             "condition": compiled(all_of(keys.rest), self.pairs, builder) if keys.rest else None,
             "strict_keys": (keys.strict(keys.left), keys.strict(keys.right)),
@@ -149,7 +149,7 @@ class Join(AnyJoin):
     @property
     def only_forwards(self) -> bool:
         """Return whether append-only inputs give an append-only result."""
-        return self.kind in (JoinKind.INNER, JoinKind.SEMI)
+        return self.kind in (JoinType.INNER, JoinType.SEMI)
 
     def needed(self, index: int, wanted: UpdateKind) -> UpdateKind | None:
         """The update kind that it requires from an input."""
@@ -229,12 +229,12 @@ _SPECS: Final = {
 }
 
 
-def keys_of_join(kind: JoinKind, keys: JoinKeys, given: tuple[Keys, Keys], width: int) -> Keys:
+def keys_of_join(kind: JoinType, keys: JoinKeys, given: tuple[Keys, Keys], width: int) -> Keys:
     """The upsert keys of a join, given those of its inputs."""
     own = set(keys.left), set(keys.right)
     # Changes of a row keep their order only if all meet in one subtask, to which the join key leads.
     left, right = ({key for key in given[index] if own[index] <= key} for index in (0, 1))
-    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+    if kind in (JoinType.SEMI, JoinType.ANTI):
         return frozenset(left)
     shifted = {frozenset(column + width for column in key) for key in right}
     found = {one | other for one in left for other in shifted}
@@ -333,11 +333,11 @@ def bounded_join(
             is_hinted=hint == "SHUFFLE_HASH",
             has_smaller_left=has_smaller_left,
         )
-    if hint is None and join.kind in (JoinKind.LEFT, JoinKind.RIGHT):
-        builds_left = join.kind is JoinKind.RIGHT
+    if hint is None and join.kind in (JoinType.LEFT, JoinType.RIGHT):
+        builds_left = join.kind is JoinType.RIGHT
     is_one = has_one_row(left if builds_left else right)
     inputs = _broadcast(left, right, builds_left=builds_left)
-    if join.kind is JoinKind.FULL and not keys.left:
+    if join.kind is JoinType.FULL and not keys.left:
         inputs = Exchange(left, ()), Exchange(right, ())
     return NestedLoopJoin(
         *inputs, join.kind, join.condition, keys, builds_left, is_one, has_smaller_left=has_smaller_left
@@ -351,9 +351,9 @@ def _broadcast(left: PhysicalNode, right: PhysicalNode, *, builds_left: bool) ->
     return left, Exchange(right, is_broadcast=True)
 
 
-def _builds_left(kind: JoinKind, left: PhysicalNode, right: PhysicalNode) -> bool:
+def _builds_left(kind: JoinType, left: PhysicalNode, right: PhysicalNode) -> bool:
     """Return whether Flink's plan builds the left input: the smaller one, where the kind of join leaves a choice."""
-    if kind in (JoinKind.SEMI, JoinKind.ANTI) or has_one_row(right):
+    if kind in (JoinType.SEMI, JoinType.ANTI) or has_one_row(right):
         return False
     return bytes_of(left) <= bytes_of(right)
 

@@ -9,8 +9,9 @@ from typing import ClassVar, Final
 
 from headrace.graph.join_specs import MultiJoinSpec
 from headrace.operators.join.regular.stored_rows import SideState
+from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
-from headrace.table.logical.relations import JoinKind, LogicalJoin, joined_schema
+from headrace.table.logical.relations import LogicalJoin, joined_schema
 from headrace.table.logical.scalars import InputRef, Scalar, moved
 from headrace.table.logical.schema import Schema, unique_names
 from headrace.table.options import MULTI_JOIN
@@ -31,7 +32,7 @@ from headrace.table.physical.literal_text import record_type_text
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key, compiled
 
-_KINDS: Final = (JoinKind.INNER, JoinKind.LEFT)
+_KINDS: Final = (JoinType.INNER, JoinType.LEFT)
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class MultiJoin(PhysicalNode):
 
     name: ClassVar[str] = "MultiJoin"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(
-        lambda node, inputs: forwarded(node, inputs) if set(node.kinds) == {JoinKind.INNER} else Modify.ALL,
+        lambda node, inputs: forwarded(node, inputs) if set(node.kinds) == {JoinType.INNER} else Modify.ALL,
         needs=lambda node, index, wanted: node.needed(index, wanted),
     )
     arms: tuple[PhysicalNode, ...]
-    kinds: tuple[JoinKind, ...]
+    kinds: tuple[JoinType, ...]
     conditions: tuple[Scalar, ...]
     keys: tuple[tuple[int, ...], ...]
     ttl: tuple[str | None, ...]
@@ -97,7 +98,7 @@ class MultiJoin(PhysicalNode):
         spec = MultiJoinSpec(
             names=self.schema.names,
             states=tuple(_state(arm, keys, builder, ttl) for arm, keys, ttl in pairs),
-            optional=(False, *(kind is JoinKind.LEFT for kind in self.kinds)),
+            optional=(False, *(kind is JoinType.LEFT for kind in self.kinds)),
             conditions=(None, *(compiled(each, self.schema, builder) for each in self.conditions)),
         )
         edges = zip(inputs, self.arms, self.keys, strict=True)

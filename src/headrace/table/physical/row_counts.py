@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.common.logical_types import AtomicType, IntervalType, LogicalType, TypeRoot
-from headrace.table.logical.relations import JoinKind
+from headrace.operators.join.results import JoinType
 from headrace.table.logical.scalars import Call, Scalar
 from headrace.table.logical.schema import Schema
 from headrace.table.physical.basic import Calc, TableSourceScan, ValuesScan
@@ -32,7 +32,7 @@ def rows_of(node: PhysicalNode) -> float:
         return UNKNOWN_ROWS if known is None else float(known.rows)
     if isinstance(node, ValuesScan):
         return float(len(node.rows))
-    if isinstance(kind := getattr(node, "kind", None), JoinKind) and len(node.inputs) > 1:
+    if isinstance(kind := getattr(node, "kind", None), JoinType) and len(node.inputs) > 1:
         return rows_of_join(kind, *map(rows_of, node.inputs))
     given = sum(map(rows_of, node.inputs))
     if isinstance(node, Calc):
@@ -43,9 +43,9 @@ def rows_of(node: PhysicalNode) -> float:
     return given if limit is None else min(given, float(limit))
 
 
-def rows_of_join(kind: JoinKind, left: float, right: float) -> float:
+def rows_of_join(kind: JoinType, left: float, right: float) -> float:
     """The rows of a join, by those of its inputs."""
-    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+    if kind in (JoinType.SEMI, JoinType.ANTI):
         return left
     kept = (left if kind.right_is_optional else 0.0, right if kind.left_is_optional else 0.0)
     return max(_OF_PAIRS * (left + right), *kept)

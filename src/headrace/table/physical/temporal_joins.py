@@ -16,6 +16,7 @@ from headrace.common.logical_types import AtomicType, bigint
 from headrace.graph.changelog_specs import LookupMaterializeSpec
 from headrace.graph.join_specs import TemporalJoinSpec
 from headrace.graph.process_specs import LookupJoinSpec, RequestedLookupSpec, TableLookupSpec
+from headrace.operators.join.results import JoinType
 from headrace.operators.unnest import ExpandedRows
 from headrace.table.connectors.table_lookup import TableLookup
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
@@ -23,7 +24,6 @@ from headrace.table.logical.join_keys import condition_of, is_equality
 from headrace.table.logical.relations import (
     Filter,
     Hint,
-    JoinKind,
     LogicalWatermarkAssigner,
     Project,
     Relation,
@@ -177,7 +177,7 @@ class LookupJoin(PhysicalNode):
     name: ClassVar[str] = "LookupJoin"
     input: PhysicalNode
     table: LookedUp
-    kind: JoinKind
+    kind: JoinType
     keys: tuple[tuple[int, Scalar], ...]
     condition: Scalar | None
     hint: LookupHint
@@ -235,7 +235,7 @@ class LookupJoin(PhysicalNode):
         spec = LookupMaterializeSpec(
             output_type=record_type(self.schema),
             width=len(given),
-            keeps_empty=self.kind is JoinKind.LEFT,
+            keeps_empty=self.kind is JoinType.LEFT,
             ttl=builder.state_ttl,
         )
         key = smallest_key(keys) if keys else range(len(given))
@@ -260,7 +260,7 @@ class LookupJoin(PhysicalNode):
     def _rows(self, condition: Any) -> ExpandedRows:
         """What becomes of rows and what was found of them; with numbers if those are kept."""
         if not self.materializes:
-            return ExpandedRows(record_type(self.schema), condition, self.kind is JoinKind.LEFT)
+            return ExpandedRows(record_type(self.schema), condition, self.kind is JoinType.LEFT)
         numbered = Schema((*self.schema, Field("$number", bigint())))
         return ExpandedRows(record_type(numbered), condition, keeps_empty=True, numbers=True)
 

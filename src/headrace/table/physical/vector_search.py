@@ -8,18 +8,11 @@ from functools import cached_property
 from typing import ClassVar
 
 from headrace.graph.process_specs import VectorSearchSpec
+from headrace.operators.join.results import JoinType
 from headrace.operators.unnest import ExpandedRows
 from headrace.table.functions.types import INT
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import (
-    Filter,
-    JoinKind,
-    LogicalWatermarkAssigner,
-    Project,
-    Relation,
-    Scan,
-    joined_schema,
-)
+from headrace.table.logical.relations import Filter, LogicalWatermarkAssigner, Project, Relation, Scan, joined_schema
 from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.logical.vector_search import METRIC, SCORE, VectorSearch, with_score
@@ -50,7 +43,7 @@ class VectorSearchTableFunction(PhysicalNode):
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
     input: PhysicalNode
     table: LookedUp
-    kind: JoinKind
+    kind: JoinType
     searched: int
     queried: int
     count: int
@@ -105,7 +98,7 @@ class VectorSearchTableFunction(PhysicalNode):
             (column,),
             None if table.condition is None else compiled(table.condition, rows, builder),
             tuple(compiled_all(table.expressions, rows, builder.settings)),
-            ExpandedRows(record_type(self.schema), condition, self.kind is JoinKind.LEFT),
+            ExpandedRows(record_type(self.schema), condition, self.kind is JoinType.LEFT),
         )
         metric = Metric(METRIC.parse(dict(self.config).get(METRIC.key, METRIC.default)))
         nearest = NearestRows(self.count, metric)
@@ -117,12 +110,12 @@ def nearest_of_one(search: VectorSearch, context: ConversionContext) -> Physical
     """The rows that are found for a constant vector."""
     zero = Literal(0, type=INT.not_null())
     row = projected(ValuesScan(((zero,),), Schema((Field("ZERO", zero.type),))), [search.vector], ["$f0"])
-    node = with_nearest(row, search, InputRef(0, type=search.vector.type), JoinKind.INNER, context)
+    node = with_nearest(row, search, InputRef(0, type=search.vector.type), JoinType.INNER, context)
     return projected(node, InputRef.all_of(node.schema)[1:], search.schema.names)
 
 
 def with_nearest(
-    left: PhysicalNode, search: VectorSearch, vector: Scalar, kind: JoinKind, context: ConversionContext
+    left: PhysicalNode, search: VectorSearch, vector: Scalar, kind: JoinType, context: ConversionContext
 ) -> PhysicalNode:
     """Rows with those that are found for each.
 

@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 
 from headrace.graph.join_specs import TableIntervalJoinSpec, TableWindowJoinSpec
 from headrace.operators.join.find_pairs import TableJoinInterval
+from headrace.operators.join.results import JoinType
 from headrace.table.logical.join_keys import condition_of
-from headrace.table.logical.relations import JoinKind, LogicalJoin
+from headrace.table.logical.relations import LogicalJoin
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, Literal, Scalar, conjuncts
 from headrace.table.logical.schema import TimeAttribute
 from headrace.table.physical.basic import Exchange
@@ -92,7 +93,7 @@ class IntervalJoin(AnyJoin):
 
 def interval_join(join: LogicalJoin, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode | None:
     """The interval join; None if the condition does not bound times on both sides."""
-    if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+    if join.kind in (JoinType.SEMI, JoinType.ANTI):
         return None
     width, parts = len(left.schema), conjuncts(join.condition)
     found = [(each, _bound_of(each, width)) for each in parts]

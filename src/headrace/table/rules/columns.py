@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from headrace.operators.join.results import JoinType
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import (
     LogicalAggregate,
@@ -300,7 +301,7 @@ class Pruner:
         read = distinct(needed, refs(join.condition))
         lefts = sorted(index for index in read if index < width) or [0]
         rights = sorted(index for index in read if index >= width)
-        is_counted = self.purpose.is_shown and join.kind in (logical.JoinKind.SEMI, logical.JoinKind.ANTI)
+        is_counted = self.purpose.is_shown and join.kind in (JoinType.SEMI, JoinType.ANTI)
         rights = rights if rights or is_counted else [width]
         kept = (*lefts, *rights)
         places = {before: now for now, before in enumerate(kept)}

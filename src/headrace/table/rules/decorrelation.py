@@ -6,18 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.operators.join.results import JoinType
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.join_keys import EQUALITIES, condition_of
 from headrace.table.logical.node import LogicalNode
-from headrace.table.logical.relations import (
-    Filter,
-    JoinKind,
-    LogicalAggregate,
-    LogicalJoin,
-    LogicalSort,
-    Project,
-    Relation,
-)
+from headrace.table.logical.relations import Filter, LogicalAggregate, LogicalJoin, LogicalSort, Project, Relation
 from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, all_of, conjuncts, input_refs, moved
 from headrace.table.rules.conditions import call
 
@@ -89,7 +82,7 @@ def _with_domain(found: Decorrelated, outer: OuterQuery, more: Iterable[int] = (
     width, domain = len(found.relation.schema), LogicalAggregate(rows, group, (), rows.names, (group,))
     places = {column: width + place for place, column in enumerate(columns)}
     conditions = [_over_domain(each, outer, places) for each in found.conditions]
-    joined = LogicalJoin(found.relation, domain, JoinKind.INNER, condition_of(conditions))
+    joined = LogicalJoin(found.relation, domain, JoinType.INNER, condition_of(conditions))
     strict = {operand for each in found.conditions for operand in _compared(each)}
     kept = (_equal_to_outer(joined, places[each], outer, each, is_strict=each in strict) for each in columns)
     return Decorrelated(joined, tuple(kept))
@@ -241,8 +234,8 @@ def _join(join: LogicalJoin, outer: OuterQuery) -> Decorrelated | None:
     left, right = decorrelated(join.left, outer), decorrelated(join.right, outer)
     conditions = conjuncts(join.condition)
     around = [each for each in conditions if refers_to(each, outer.correlation)]
-    if join.kind is not JoinKind.INNER and (right.conditions or around):
-        if join.kind not in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI):
+    if join.kind is not JoinType.INNER and (right.conditions or around):
+        if join.kind not in (JoinType.LEFT, JoinType.SEMI, JoinType.ANTI):
             return None
         return _join_with_domain(join, left, right, outer)
     if left.conditions and join.kind.left_is_optional:
@@ -296,7 +289,7 @@ def _joined(
     shifted = [moved(each, {index: index + width for index in input_refs(each)}) for each in right.conditions]
     made = replace(join, left=left.relation, right=right.relation, condition=condition_of(own))
     found = (*left.conditions, *shifted, *around)
-    if width == before or join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+    if width == before or join.kind in (JoinType.SEMI, JoinType.ANTI):
         return Decorrelated(made, found)
     order = [*range(before), *range(width, len(made.schema)), *range(before, width)]
     columns = tuple(made.column(index) for index in order)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from headrace.operators.join.results import JoinType
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import (
-    JoinKind,
     LogicalAggregate,
     LogicalJoin,
     LogicalSort,
@@ -74,17 +74,17 @@ def _union(relation: SetOperation) -> Relation | None:
 
 def _join(join: LogicalJoin) -> Relation | None:
     is_never = join.condition == _NEVER
-    if is_never and join.kind is JoinKind.FULL:
+    if is_never and join.kind is JoinType.FULL:
         return None
-    is_left = _is_empty(join.left) or (is_never and join.kind is JoinKind.RIGHT)
-    is_right = _is_empty(join.right) or (is_never and join.kind is not JoinKind.RIGHT)
-    if join.kind is JoinKind.ANTI and not is_left:
+    is_left = _is_empty(join.left) or (is_never and join.kind is JoinType.RIGHT)
+    is_right = _is_empty(join.right) or (is_never and join.kind is not JoinType.RIGHT)
+    if join.kind is JoinType.ANTI and not is_left:
         return join.left
     if is_left and is_right:
         return _empty(join)
-    if is_right and join.kind in (JoinKind.LEFT, JoinKind.FULL):
+    if is_right and join.kind in (JoinType.LEFT, JoinType.FULL):
         return _padded(join, join.left, 0)
-    if is_left and join.kind in (JoinKind.RIGHT, JoinKind.FULL):
+    if is_left and join.kind in (JoinType.RIGHT, JoinType.FULL):
         return _padded(join, join.right, len(join.left.schema))
     return _empty(join)
 

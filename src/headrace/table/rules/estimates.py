@@ -12,11 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.formats.statistics import Statistics
+from headrace.operators.join.results import JoinType
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical import relations as logical
 from headrace.table.logical.join_keys import is_equality, is_true
 from headrace.table.logical.relations import (
-    JoinKind,
     LogicalAggregate,
     LogicalJoin,
     LogicalSort,
@@ -119,9 +119,9 @@ class Estimates:
     def _of_join(self, join: LogicalJoin) -> float:
         left, right = self.rows(join.left), self.rows(join.right)
         share = self.share_of_pairs(join.left, join.right, conjuncts(join.condition))
-        if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+        if join.kind in (JoinType.SEMI, JoinType.ANTI):
             found = left * min(share * right, 1.0)
-            return found if join.kind is JoinKind.SEMI else max(left - found, left * _OF_GROUPS)
+            return found if join.kind is JoinType.SEMI else max(left - found, left * _OF_GROUPS)
         kept = (left if join.kind.right_is_optional else 0.0, right if join.kind.left_is_optional else 0.0)
         return max(left * right * share, *kept)
 

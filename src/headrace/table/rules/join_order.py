@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
+from headrace.operators.join.results import JoinType
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.join_keys import condition_of
-from headrace.table.logical.relations import Filter, JoinKind, LogicalJoin, Project, Relation
+from headrace.table.logical.relations import Filter, LogicalJoin, Project, Relation
 from headrace.table.logical.scalars import Call, InputRef, Scalar, all_of, conjuncts, input_refs, moved
 from headrace.table.rules.conditions import either
 from headrace.table.rules.estimates import Estimates
@@ -25,7 +26,7 @@ _MOST_COMPARED: Final = 10
 
 def with_join_order(relation: Relation, estimates: Estimates) -> Relation:
     """The relation with its inner joins in the order that costs least, and semi joins below them where that is less."""
-    if type(relation) is LogicalJoin and relation.kind in (JoinKind.SEMI, JoinKind.ANTI):
+    if type(relation) is LogicalJoin and relation.kind in (JoinType.SEMI, JoinType.ANTI):
         below = _below_inner_joins(relation, estimates)
         if below is not None:
             return with_join_order(below, estimates)
@@ -42,7 +43,7 @@ def with_join_order(relation: Relation, estimates: Estimates) -> Relation:
 
 def _is_free(relation: Relation) -> bool:
     """Return whether a relation is an inner join that may be computed in another order."""
-    if type(relation) is not LogicalJoin or relation.kind is not JoinKind.INNER:
+    if type(relation) is not LogicalJoin or relation.kind is not JoinType.INNER:
         return False
     is_plain = not relation.hints and relation.state_ttl == (None, None) and relation.correlation is None
     return is_plain and is_deterministic(relation.condition)
@@ -244,7 +245,7 @@ class _OrderSearch:
         conditions = [
             moved(each, {index: places[index] for index in input_refs(each)}) for each in self._between(left, right)
         ]
-        made = LogicalJoin(left.relation, right.relation, JoinKind.INNER, condition_of(conditions))
+        made = LogicalJoin(left.relation, right.relation, JoinType.INNER, condition_of(conditions))
         share = self._estimates.share_of_pairs(left.relation, right.relation, conditions)
         rows = max(left.rows * right.rows * share, 1.0)
         return _Joined(made, columns, rows, one.cost + other.cost + left.rows + 2 * right.rows + rows)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.operators.join.results import JoinType
 from headrace.table.functions.table import is_deterministic
 from headrace.table.functions.types import root_of
 from headrace.table.logical.join_keys import condition_of, is_equality, with_columns
-from headrace.table.logical.relations import Filter, JoinKind, LogicalJoin, Project, Relation
+from headrace.table.logical.relations import Filter, LogicalJoin, Project, Relation
 from headrace.table.logical.scalars import (
     Call,
     Cast,
@@ -56,7 +57,7 @@ class _Sides:
 
     def with_equal_keys(self, join: LogicalJoin) -> _Sides:
         """Conditions on keys are on those of the other input too, since pairs have equal keys."""
-        if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
+        if join.kind in (JoinType.SEMI, JoinType.ANTI):
             return self
         pairs = list(_equal_columns(join))
         of_left = {left: join.right.column(right) for left, right in pairs}
@@ -105,7 +106,7 @@ def filter_below_join(condition: Scalar, join: LogicalJoin) -> Relation | None:
     conditions = [part for each in conjuncts(condition) for part in conjuncts(factored(each))]
     width = len(join.left.schema)
     kind = _without_nulls(join.kind, conditions, width)
-    inner = kind is JoinKind.INNER
+    inner = kind is JoinType.INNER
     sides = _Sides.of(conditions, width, left=not kind.left_is_optional, right=not kind.right_is_optional)
     if kind is join.kind and not sides.left and not sides.right and not (inner and sides.both):
         return None
@@ -118,32 +119,32 @@ def filter_below_join(condition: Scalar, join: LogicalJoin) -> Relation | None:
 
 def with_condition_below(join: LogicalJoin) -> LogicalJoin:
     """The join with conditions on one input pushed into that input, unless it is the outer side."""
-    takes_left = join.kind in (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI)
-    takes_right = join.kind not in (JoinKind.RIGHT, JoinKind.FULL)
+    takes_left = join.kind in (JoinType.INNER, JoinType.RIGHT, JoinType.SEMI)
+    takes_right = join.kind not in (JoinType.RIGHT, JoinType.FULL)
     width, parts = len(join.left.schema), conjuncts(join.condition)
-    marks = [each for each in parts if join.kind is JoinKind.ANTI and isinstance(each, InputRef)]  # of EXISTS
+    marks = [each for each in parts if join.kind is JoinType.ANTI and isinstance(each, InputRef)]  # of EXISTS
     sides = _Sides.of([each for each in parts if each not in marks], width, left=takes_left, right=takes_right)
     made = replace(join, condition=condition_of([*sides.both, *marks]))
-    return (sides.with_equal_keys(made) if join.kind is JoinKind.INNER else sides).applied(made)
+    return (sides.with_equal_keys(made) if join.kind is JoinType.INNER else sides).applied(made)
 
 
-def _without_nulls(kind: JoinKind, conditions: Sequence[Scalar], width: int) -> JoinKind:
+def _without_nulls(kind: JoinType, conditions: Sequence[Scalar], width: int) -> JoinType:
     """The join type below conditions that reject NULLs of unmatched rows (Calcite's ``simplifyOuterJoin``)."""
     keeps_left, keeps_right = kind.right_is_optional, kind.left_is_optional
     if kind.right_is_optional and any(_rejects_nulls(each, range(width, 1 << 30)) for each in conditions):
         keeps_left = False
     if kind.left_is_optional and any(_rejects_nulls(each, range(width)) for each in conditions):
         keeps_right = False
-    if kind not in (JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL):
+    if kind not in (JoinType.LEFT, JoinType.RIGHT, JoinType.FULL):
         return kind
     return _KINDS[keeps_left, keeps_right]
 
 
 _KINDS: Final = {
-    (False, False): JoinKind.INNER,
-    (True, False): JoinKind.LEFT,
-    (False, True): JoinKind.RIGHT,
-    (True, True): JoinKind.FULL,
+    (False, False): JoinType.INNER,
+    (True, False): JoinType.LEFT,
+    (False, True): JoinType.RIGHT,
+    (True, True): JoinType.FULL,
 }
 
 _COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "IS NOT NULL", "LIKE"))
@@ -207,5 +208,5 @@ def with_one_of_equals(relation: Relation) -> Relation:
     return relation.transform(one)
 
 
-_KEPT_KEYS: Final = {JoinKind.INNER: 0, JoinKind.LEFT: 0, JoinKind.RIGHT: 1}
+_KEPT_KEYS: Final = {JoinType.INNER: 0, JoinType.LEFT: 0, JoinType.RIGHT: 1}
 """The side whose key is not NULL when that of the other side is not."""

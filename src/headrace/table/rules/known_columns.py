@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from headrace.operators.join.results import JoinType
 from headrace.table.logical.relations import (
     Filter,
-    JoinKind,
     LogicalAggregate,
     LogicalJoin,
     LogicalWatermarkAssigner,
@@ -87,9 +87,9 @@ def _of_project(relation: Project) -> Constants:
 def _of_join(join: LogicalJoin) -> Constants:
     """The columns of sides whose rows a join does not replace by NULL."""
     width = len(join.left.schema)
-    is_left_kept = join.kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
+    is_left_kept = join.kind in (JoinType.INNER, JoinType.LEFT, JoinType.SEMI, JoinType.ANTI)
     known = _constants(join.left) if is_left_kept else {}
-    if join.kind in (JoinKind.INNER, JoinKind.RIGHT):
+    if join.kind in (JoinType.INNER, JoinType.RIGHT):
         known |= {width + at: literal for at, literal in _constants(join.right).items()}
     return known
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from headrace.operators.join.results import JoinType
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical import relations as logical
 from headrace.table.logical.relations import (
@@ -150,7 +151,7 @@ def _below_correlate(condition: Scalar, below: LogicalCorrelate) -> Relation | N
     """Push down conditions on one side; on the right one only where rows without a partner are dropped."""
     width, parts = len(below.left.schema), conjuncts(condition)
     lefts = [each for each in parts if all(index < width for index in input_refs(each))]
-    is_inner = below.kind is logical.JoinKind.INNER
+    is_inner = below.kind is JoinType.INNER
     rights = [each for each in parts if is_inner and all(index >= width for index in input_refs(each))]
     rights = [each for each in rights if each not in lefts]
     if not lefts and not rights:

@@ -6,13 +6,13 @@ is computed stays as it is written.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
 from headrace.common.logical_types import AtomicType, TypeRoot
+from headrace.connectors.conditions import COMPARISONS
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.scalars import Call, Cast, FieldAccess, InputRef, Literal, Scalar, conjuncts
 
@@ -133,22 +133,12 @@ def _of_operands(scalar: Call) -> Call:
 
 def _of_literals(scalar: Call) -> Scalar | None:
     """The result of a comparison of numbers that are constants."""
-    compare = _COMPARE.get(scalar.function)
+    compare = COMPARISONS.get(scalar.function)
     if compare is None or not all(isinstance(each, Literal) for each in scalar.operands):
         return None
     values = [each.value for each in scalar.operands if isinstance(each, Literal)]
     is_known = all(isinstance(each, int | Decimal) and not isinstance(each, bool) for each in values)
     return Literal(bool(compare(*values)), type=scalar.type.not_null()) if is_known else None
-
-
-_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def _with_null_tests(part: Scalar) -> Scalar:

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Final, TypeGuard
 
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
+from headrace.operators.join.results import JoinType
 from headrace.table.logical.relations import (
     Filter,
-    JoinKind,
     LogicalAggregate,
     LogicalJoin,
     Project,
@@ -100,10 +100,10 @@ def _subtracted(operation: SetOperation) -> Relation:
 def _of_distinct_rows(operation: SetOperation) -> Relation:
     """``INTERSECT`` and ``EXCEPT``: the distinct rows of the left input that the right one has, or has not."""
     left, right = (_with_types(arm, operation.schema.types) for arm in operation.arms)
-    rows = joined_schema(left.schema, right.schema, JoinKind.INNER)
+    rows = joined_schema(left.schema, right.schema, JoinType.INNER)
     pairs = zip(InputRef.all_of(rows), InputRef.all_of(rows)[len(left.schema) :], strict=False)
     same = all_of([call(_EQUAL[one.type.nullable or other.type.nullable], one, other) for one, other in pairs])
-    kind = JoinKind.SEMI if operation.operator is SetOperator.INTERSECT else JoinKind.ANTI
+    kind = JoinType.SEMI if operation.operator is SetOperator.INTERSECT else JoinType.ANTI
     return _distinct(LogicalJoin(left, right, kind, same))
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeGuard
 
 from headrace.common.logical_types import bigint
+from headrace.operators.join.results import JoinType
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.node import LogicalNode, transform, walk
 from headrace.table.logical.relations import (
     Filter,
-    JoinKind,
     LogicalAggregate,
     LogicalCorrelate,
     LogicalJoin,
@@ -73,7 +73,7 @@ def _rewritten(relation: Relation) -> Relation:
     if isinstance(relation, Project) and any(map(_has_subquery, relation.expressions)):
         return _projected(relation)
     if isinstance(relation, LogicalJoin) and _has_subquery(relation.condition):
-        return _joined(relation) if relation.kind is JoinKind.INNER else _outer_joined(relation)
+        return _joined(relation) if relation.kind is JoinType.INNER else _outer_joined(relation)
     return _lateral(relation) if isinstance(relation, LogicalCorrelate) else relation
 
 
@@ -172,7 +172,7 @@ def _lateral(correlate: LogicalCorrelate) -> Relation:
     while isinstance(whole, Project):
         whole = whole.input
     is_aggregate = isinstance(whole, LogicalAggregate) and not whole.group and refers_to(whole, correlate.correlation)
-    if is_aggregate and correlate.kind is JoinKind.LEFT:
+    if is_aggregate and correlate.kind is JoinType.LEFT:
         return _lateral_aggregate(correlate, correlate.right)
     return _lateral_rows(correlate)  # as in Flink, inner joins have no rows with aggregates of no rows
 
@@ -184,7 +184,7 @@ def _lateral_aggregate(correlate: LogicalCorrelate, right: Relation) -> Relation
         below = _lateral_aggregate(correlate, right.input)
         columns = [over_both(each, correlate.correlation, width) for each in right.expressions]
     else:
-        below = _lateral_rows(replace(correlate, right=right, kind=JoinKind.LEFT))
+        below = _lateral_rows(replace(correlate, right=right, kind=JoinType.LEFT))
         assert isinstance(right, LogicalAggregate)
         columns = [_over_no_rows(each, below.column(width + at)) for at, each in enumerate(right.calls)]
     names = (*correlate.left.schema.names, *right.schema.names)
@@ -238,7 +238,7 @@ class _Rewriting:
             found, equal = self._in(subquery, is_negated=is_negated)
         else:
             return False
-        self._join(found, JoinKind.ANTI if is_negated else JoinKind.SEMI, equal)
+        self._join(found, JoinType.ANTI if is_negated else JoinType.SEMI, equal)
         return True
 
     def value(self, scalar: Scalar, *, is_filter: bool) -> Scalar:
@@ -270,7 +270,7 @@ class _Rewriting:
     def _outer(self) -> OuterQuery | None:
         return None if self.correlation is None else OuterQuery(self.relation, self.correlation)
 
-    def _join(self, found: Decorrelated, kind: JoinKind, conditions: Sequence[Scalar] = ()) -> int:
+    def _join(self, found: Decorrelated, kind: JoinType, conditions: Sequence[Scalar] = ()) -> int:
         """Joins a relation, and returns the index of its first column."""
         width = len(self.relation.schema)
         given = [over_both(each, self.correlation or "", width) for each in found.conditions]
@@ -308,7 +308,7 @@ class _Rewriting:
             relation = _aggregated(relation, (), [AggregateCall("SINGLE_VALUE", (0,), kind)], ("$f0",))
         found, place = without_order(self._inner(replace(subquery, relation=relation)))
         outer_first = replace(found, conditions=tuple(map(_outer_first, found.conditions)))
-        column = self.relation_column(self._join(outer_first, JoinKind.LEFT) + place)
+        column = self.relation_column(self._join(outer_first, JoinType.LEFT) + place)
         if found.conditions and _counts(relation):
             return _zero_if_null(column)
         return column
@@ -335,13 +335,13 @@ class _Rewriting:
         marked = Project(distinct, (*map(distinct.column, group), true), (*names, f"$f{len(keys)}"))
         places = {key: place for place, key in enumerate(keys)}
         conditions = tuple(_outer_first(moved(each, places)) for each in found.conditions)
-        first = self._join(Decorrelated(marked, conditions), JoinKind.LEFT)
+        first = self._join(Decorrelated(marked, conditions), JoinType.LEFT)
         return call("IS NOT NULL", self.relation_column(first + len(keys)))
 
     def _exists_any(self, source: Relation) -> Scalar:
         """Return whether a relation has rows, as a value."""
         rows = Project(source, (Literal(True, type=BOOLEAN.not_null()),), ("i",))
-        first = self._join(Decorrelated(_aggregated(rows, (0,), [], rows.names)), JoinKind.LEFT)
+        first = self._join(Decorrelated(_aggregated(rows, (0,), [], rows.names)), JoinType.LEFT)
         return call("IS NOT NULL", self.relation_column(first))
 
     def is_in(self, subquery: Subquery, is_filter: bool, *, is_negated: bool = False) -> Scalar:
@@ -355,7 +355,7 @@ class _Rewriting:
         counts: list[Scalar] = []
         if not is_known:
             calls = [AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", tuple(range(len(columns))), _COUNT)]
-            first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("c", "ck"))), JoinKind.INNER)
+            first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("c", "ck"))), JoinType.INNER)
             counts = [self.relation_column(first), self.relation_column(first + 1)]
         group = tuple(range(len(columns)))
         distinct = _aggregated(found.relation, group, [], found.relation.schema.names)
@@ -363,7 +363,7 @@ class _Rewriting:
         marked = Project(distinct, (*(distinct.column(index) for index in group), true), (*distinct.schema.names, "i"))
         width = len(self.relation.schema)
         equal = [_equal(each, _shifted(marked, place, width)) for place, each in enumerate(operands)]
-        first = self._join(Decorrelated(marked), JoinKind.LEFT, equal)
+        first = self._join(Decorrelated(marked), JoinType.LEFT, equal)
         mark = self.relation_column(first + len(columns))
         if is_negated:
             return call("IS NULL", mark) if is_known else _is_not_in(mark, operands, counts)
@@ -388,7 +388,7 @@ class _Rewriting:
             AggregateCall("COUNT", (), _COUNT),
             AggregateCall("COUNT", (0,), _COUNT),
         ]
-        first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("m", "c", "d"))), JoinKind.INNER)
+        first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("m", "c", "d"))), JoinType.INNER)
         value, count, known = (self.relation_column(first + place) for place in range(3))
         compared, is_some = call(operator, operand, value), call("<>", count, _ZERO)
         if is_filter and not is_all:

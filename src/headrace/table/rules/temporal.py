@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from headrace.operators.join.results import JoinType
 from headrace.table.logical.errors import PlanningError, TableDefinitionError
 from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import (
     Filter,
-    JoinKind,
     LogicalCorrelate,
     LogicalJoin,
     LogicalWatermarkAssigner,
@@ -36,7 +36,7 @@ class LogicalTemporalJoin(Relation):
 
     left: Relation
     right: Relation
-    kind: JoinKind
+    kind: JoinType
     condition: Scalar
     time: int
 
