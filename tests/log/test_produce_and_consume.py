@@ -211,7 +211,7 @@ def test_a_large_append_becomes_several_segments(log: Log, topic: str) -> None:
 
 
 def test_what_is_more_than_a_batch_can_hold_comes_with_the_next_poll(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.log.consumer._POLL_BYTES", 2_000)
+    monkeypatch.setattr("headrace.log.fetcher._POLL_BYTES", 2_000)
     log.create_topic("three", 3)
     with Producer(log) as producer:
         for partition in range(3):

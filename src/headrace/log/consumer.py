@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,21 +15,15 @@ from headrace.common.errors import (
     ConfigurationError,
     InvalidProgramError,
     InvalidTypeError,
-    OffsetOutOfRangeError,
     expect,
 )
 from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, LogState
+from headrace.log.fetcher import Fetcher, PartitionState
 from headrace.log.groups import Group, GroupMetadata
 from headrace.log.log import Log
 from headrace.log.membership import Membership, may_commit
 from headrace.log.records import POLLED, ConsumerRecord, to_records, with_partition
-
-_FETCH_BYTES: Final = 16 << 20
-
-_POLL_BYTES: Final = 256 << 20
-"""With so much no other partition has its turn: a column of a batch has 2 GiB at most, and one record may have half."""
-
 
 _ITERATED: Final = 500
 """The records that are fetched at once where they are taken one by one."""
@@ -41,25 +35,6 @@ PartitionsCallback = Callable[[list[TopicPartition]], None]
 
 def _ignore(partitions: list[TopicPartition]) -> None:
     """Do nothing, as the callback of a program that gives none."""
-
-
-@dataclass(slots=True)
-class PartitionState:
-    """A partition that is read.
-
-    Attributes:
-        position: the offset of the next record to be given; None before it was looked for.
-        committed: what was committed of it last.
-        paused: whether no records are given for now.
-        fetched: records that were fetched with others, and not given yet.
-        fetched_from: the position at which these follow.
-    """
-
-    position: int | None = None
-    committed: int | None = None
-    paused: bool = False
-    fetched: list[pa.RecordBatch] = field(default_factory=list)
-    fetched_from: int = 0
 
 
 class Consumer:
@@ -146,10 +121,7 @@ class Consumer:
         self._on_assign: PartitionsCallback = _ignore
         self._on_revoke: PartitionsCallback = _ignore
         self._membership: Membership | None = None
-        self._partitions: dict[TopicPartition, PartitionState] = {}
-        """The assigned partitions, in the order of their turns."""
-        self._created: dict[str, int] = {}
-        """With which versions of the log the topics came that positions are of."""
+        self._fetcher = Fetcher(self._log, group_id, auto_offset_reset)
 
     # --- which partitions --------------------------------------------------------------------------------------------
 
@@ -178,7 +150,7 @@ class Consumer:
             raise InvalidTypeError(f"subscribe() takes several topics: subscribe([{topics!r}])")
         self._on_assign, self._on_revoke = on_assign or _ignore, on_revoke or _ignore
         if not self._topics:
-            self._partitions.clear()
+            self._fetcher.partitions.clear()
         self._topics = tuple(topics)
         if self._group is not None:
             if self._membership is None:
@@ -189,7 +161,7 @@ class Consumer:
         """Read nothing any more, and leave the group."""
         self._check_process()
         self._commit_by_itself()
-        self._lose(list(self._partitions), notifies=bool(self._topics))
+        self._lose(list(self._fetcher.partitions), notifies=bool(self._topics))
         self._topics = ()
         membership, self._membership = self._membership, None
         if membership is not None:
@@ -211,22 +183,22 @@ class Consumer:
         for each in wanted:
             expect(each, TopicPartition, "assign()")
         self._log.end_offsets(wanted)
-        self._partitions = {each: self._partitions.get(each, PartitionState()) for each in wanted}
-        self._remember_topics()
+        self._fetcher.partitions = {each: self._fetcher.partitions.get(each, PartitionState()) for each in wanted}
+        self._fetcher.remember_topics()
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
-        return list(self._partitions)
+        return list(self._fetcher.partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give no records of these partitions for now."""
         for each in self._checked(partitions):
-            self._partitions[each].paused = True
+            self._fetcher.partitions[each].paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Give records of these partitions again."""
         for each in self._checked(partitions):
-            self._partitions[each].paused = False
+            self._fetcher.partitions[each].paused = False
 
     # --- positions ---------------------------------------------------------------------------------------------------
 
@@ -235,7 +207,7 @@ class Consumer:
         self._checked([partition])
         if offset < 0:
             raise InvalidProgramError(f"{offset} is no offset: they begin at 0")
-        self._partitions[partition].position = offset
+        self._fetcher.partitions[partition].position = offset
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record of partitions, of all that are read if none is named."""
@@ -254,11 +226,7 @@ class Consumer:
             OffsetOutOfRangeError: when there is none, and it was said to be an error.
         """
         self._checked([partition])
-        state = self._partitions[partition]
-        if state.position is None:
-            committed = self._log.committed(self._group).get(partition) if self._group is not None else None
-            state.position = self._reset_offset(partition) if committed is None else committed
-        return state.position
+        return self._fetcher.position(partition)
 
     def offsets_for_times(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """For each partition the offset of its first record with a timestamp or a later one; None without such."""
@@ -266,7 +234,7 @@ class Consumer:
 
     def lag(self) -> dict[TopicPartition, int]:
         """The lag of each partition: the offsets from the position to its end."""
-        ends = self._log.end_offsets(self._partitions)
+        ends = self._log.end_offsets(self._fetcher.partitions)
         return {each: end - self.position(each) for each, end in ends.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -283,8 +251,8 @@ class Consumer:
         self._needed_group()
         if offsets is None:
             self._log.journal.refresh()
-            self._begin_remade_topics()
-            offsets = self._positions()
+            self._fetcher.begin_remade_topics()
+            offsets = self._fetcher.positions()
         if not offsets:
             return
         metadata = self.group_metadata()
@@ -294,8 +262,8 @@ class Consumer:
 
         self._log.journal.change(describe)
         for each, offset in offsets.items():
-            if each in self._partitions:
-                self._partitions[each].committed = offset
+            if each in self._fetcher.partitions:
+                self._fetcher.partitions[each].committed = offset
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return how far the group has come in partitions; None where nothing was committed.
@@ -315,7 +283,7 @@ class Consumer:
             InvalidProgramError: when the consumer is of no group.
         """
         self._check_process()
-        group, membership, created = self._needed_group(), self._membership, dict(self._created)
+        group, membership, created = self._needed_group(), self._membership, dict(self._fetcher.created)
         if membership is None:
             return GroupMetadata(group, created=created)
         return GroupMetadata(group, membership.generation, membership.member_id, created)
@@ -390,86 +358,30 @@ class Consumer:
 
     def _poll(self, timeout: float, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         self._check_open()
-        if not self._topics and not self._partitions:
+        if not self._topics and not self._fetcher.partitions:
             raise InvalidProgramError("there is nothing to poll: subscribe() to topics, or assign() partitions, first")
         if max_records < 1:
             raise InvalidProgramError(f"at least one record has to be asked for, not {max_records}")
         until = time.monotonic() + timeout
         while True:
             version = self._log.journal.refresh()
-            self._begin_remade_topics()
+            self._fetcher.begin_remade_topics()
             self._keep_up()
-            found = self._take(max_records)
+            found = self._fetcher.take(max_records)
             left = until - time.monotonic()
             if found or left <= 0:
                 return found
             self._log.journal.wait(version, min(left, self._membership.interval) if self._membership else left)
 
-    def _take(self, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        """The next records of partitions in turn, as far as this process knows the log; few enough for one batch.
-
-        Raises:
-            OffsetOutOfRangeError: when a position was deleted, and that was said to be an error.
-            LogCorruptedError: when a file is damaged.
-            OSError: when a file cannot be read.
-        """
-        found = []
-        size = 0
-        partitions = self._partitions
-        for partition in [each for each, state in partitions.items() if not state.paused]:
-            if max_records <= 0 or size >= _POLL_BYTES:
-                break
-            batches = self._next(partition, max_records)
-            if batches:
-                found += [(partition, batch) for batch in batches]
-                max_records -= sum(batch.num_rows for batch in batches)
-                size += sum(batch.nbytes for batch in batches)
-                partitions[partition] = partitions.pop(partition)  # others have their turn first next time
-        return found
-
-    def _next(self, partition: TopicPartition, count: int) -> list[pa.RecordBatch]:
-        """The next records of a partition, at first those that an earlier fetch left."""
-        position = self.position(partition)
-        state = self._partitions[partition]
-        waiting, state.fetched = state.fetched, []
-        if not waiting or state.fetched_from != position:
-            waiting = self._fetch(partition)
-        taken: list[pa.RecordBatch] = []
-        for number, batch in enumerate(waiting):
-            taken.append(batch.slice(0, count))
-            count -= taken[-1].num_rows
-            if not count:
-                rest = batch.slice(taken[-1].num_rows)
-                state.fetched = [*([rest] if rest.num_rows else []), *waiting[number + 1 :]]
-                break
-        if taken:
-            state.position = state.fetched_from = taken[-1].column("offset")[-1].as_py() + 1
-        return taken
-
-    def _fetch(self, partition: TopicPartition) -> list[pa.RecordBatch]:
-        while True:
-            position = self.position(partition)
-            state = self._partitions[partition]
-            try:
-                batches, behind = self._log.fetch(partition, position, max_bytes=_FETCH_BYTES)
-            except OffsetOutOfRangeError:
-                if self._reset == "none":
-                    raise
-                state.position = self._reset_offset(partition)
-                return []
-            if batches or behind <= position:
-                return batches
-            state.position = behind  # all there was has been superseded
-
     def _one_by_one(self) -> Iterator[ConsumerRecord]:
         while found := self._poll(self._iteration_timeout, _ITERATED):
-            partitions = self._partitions
+            partitions = self._fetcher.partitions
             positions = {partition: batch.column("offset")[0].as_py() for partition, batch in reversed(found)}
             for partition, position in positions.items():
                 partitions[partition].position = position
             for partition, batch in found:
                 for record in to_records(partition, batch):
-                    state = self._partitions.get(partition)
+                    state = self._fetcher.partitions.get(partition)
                     if state is None or state.paused or state.position != positions[partition]:
                         break  # it was taken away, or the position has changed
                     state.position = positions[partition] = record.offset + 1
@@ -493,13 +405,13 @@ class Consumer:
             counts = self._log.journal.state().partition_counts()
         wanted = [TopicPartition(topic, number) for topic in self._topics for number in range(counts.get(topic, 0))]
         existing = set(wanted)
-        self._lose([each for each in self._partitions if each not in existing], notifies=False)
-        known_topics = {each.topic for each in self._partitions}
-        self._gain([each for each in wanted if each not in self._partitions], known_topics)
+        self._lose([each for each in self._fetcher.partitions if each not in existing], notifies=False)
+        known_topics = {each.topic for each in self._fetcher.partitions}
+        self._gain([each for each in wanted if each not in self._fetcher.partitions], known_topics)
 
     def _keep_up_with_group(self, membership: Membership) -> None:
         group = membership.keep_up() or self._join_again(membership)
-        me, reading = membership.member_id, self._partitions
+        me, reading = membership.member_id, self._fetcher.partitions
         self._lose([each for each in reading if group.assigned.get(each, 0) > membership.generation])
         member = group.member(me)
         target = set(member.target)
@@ -507,7 +419,7 @@ class Consumer:
         if leaving:
             self._on_revoke(leaving)
         if set(member.owned) - target:
-            positions = self._uncommitted() if self._auto_commit is not None else {}
+            positions = self._fetcher.uncommitted() if self._auto_commit is not None else {}
             membership.release({each: positions[each] for each in leaving if each in positions})
             group = membership.group()
             member = group.member(me)
@@ -518,7 +430,7 @@ class Consumer:
 
     def _join_again(self, membership: Membership) -> Group:
         """Become a member again after having been taken for dead."""
-        self._lose(list(self._partitions))
+        self._lose(list(self._fetcher.partitions))
         membership.subscribe(self._topics)
         return membership.group()
 
@@ -527,7 +439,7 @@ class Consumer:
         if partitions and notifies:
             self._on_revoke(partitions)
         for each in partitions:
-            del self._partitions[each]
+            del self._fetcher.partitions[each]
 
     def _gain(self, partitions: list[TopicPartition], known_topics: set[str]) -> None:
         """Begin to read partitions at the group's offsets; new partitions of known topics at their beginning."""
@@ -537,8 +449,8 @@ class Consumer:
         for each in partitions:
             committed = found.get(each)
             begun = 0 if committed is None and each.topic in known_topics else committed
-            self._partitions[each] = PartitionState(begun, committed)
-        self._remember_topics()
+            self._fetcher.partitions[each] = PartitionState(begun, committed)
+        self._fetcher.remember_topics()
         if self._membership is not None and self._reset == "latest":
             # Who takes over from a member that has died before its first commit has to begin where that began.
             self.commit({each: self.position(each) for each in partitions if each not in found})
@@ -546,49 +458,10 @@ class Consumer:
 
     def _commit_by_itself(self) -> None:
         """Commit what was consumed, if the consumer commits by itself. Others read again what they took over before."""
-        consumed = self._uncommitted() if self._auto_commit is not None else {}
+        consumed = self._fetcher.uncommitted() if self._auto_commit is not None else {}
         if consumed:
             with suppress(CommitFailedError):
                 self.commit(consumed)
-
-    # --- inside: positions -------------------------------------------------------------------------------------------
-
-    def _positions(self) -> dict[TopicPartition, int]:
-        return {each: state.position for each, state in self._partitions.items() if state.position is not None}
-
-    def _uncommitted(self) -> dict[TopicPartition, int]:
-        return {each: at for each, at in self._positions().items() if self._partitions[each].committed != at}
-
-    def _reset_offset(self, partition: TopicPartition) -> int:
-        """The offset at which to begin in a partition without a position.
-
-        Raises:
-            OffsetOutOfRangeError: when that was said to be an error.
-        """
-        if self._reset == "none":
-            raise OffsetOutOfRangeError(
-                f"{partition} has no position: seek to one, or let auto_offset_reset be earliest or latest"
-            )
-        find = self._log.beginning_offsets if self._reset == "earliest" else self._log.end_offsets
-        return find([partition])[partition]
-
-    def _begin_remade_topics(self) -> None:
-        """Read topics from their beginning that were deleted and made again; positions are of the ones before."""
-        with self._log.journal.lock:
-            topics = self._log.journal.state().topics
-            created = {topic: topics[topic].created for topic in self._created if topic in topics}
-        remade = {topic for topic, version in created.items() if self._created[topic] != version}
-        self._created |= created
-        for each, state in self._partitions.items():
-            if each.topic in remade:
-                self._partitions[each] = PartitionState(position=0, paused=state.paused)
-
-    def _remember_topics(self) -> None:
-        """Remember the versions with which the topics came that positions are of."""
-        with self._log.journal.lock:
-            topics = self._log.journal.state().topics
-            for name in {each.topic for each in self._partitions} & set(topics):
-                self._created.setdefault(name, topics[name].created)
 
     # --- inside: checks ----------------------------------------------------------------------------------------------
 
@@ -610,7 +483,7 @@ class Consumer:
             )
 
     def _named(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        return self._checked(partitions) or list(self._partitions)
+        return self._checked(partitions) or list(self._fetcher.partitions)
 
     def _checked(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Check that all of some partitions are read.
@@ -620,7 +493,7 @@ class Consumer:
         """
         found = list(partitions)
         for each in found:
-            if each not in self._partitions:
+            if each not in self._fetcher.partitions:
                 raise InvalidProgramError(f"{each} is not assigned to this consumer")
         return found
 
