@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import grimp
 
-LARGEST = 10
-"""The environment and its streams: plain, keyed, connected, joined and cut into windows, and the ends of streams. Their
-methods return each other. No other circle is as large."""
+LARGEST = 11
+"""The environment and its streams: plain, partitioned, keyed, connected, joined and cut into windows, and the ends of
+streams. Their methods return each other. No other circle is as large."""
 
 MOST = 7
 """Definitions that name each other, mostly two of a package, each of which is a subject of its own."""

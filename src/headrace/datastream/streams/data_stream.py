@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, overload
 
@@ -35,7 +35,6 @@ from headrace.datastream.functions import (
     FlatMapFunction,
     Function,
     MapFunction,
-    Partitioner,
     ProcessFunction,
 )
 from headrace.datastream.streams.checks import (
@@ -46,8 +45,6 @@ from headrace.datastream.streams.checks import (
     bound_condition,
     check_condition,
     check_function,
-    check_has_no_state,
-    check_is_not_opened,
     check_object,
     check_same_type,
     check_strategy,
@@ -56,19 +53,21 @@ from headrace.datastream.streams.checks import (
     titled,
 )
 from headrace.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
-from headrace.datastream.streams.keying import key_of, selector_of
+from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.misuse import check_has_no_timers
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
+from headrace.datastream.streams.physical_partitioning import PhysicalPartitioning
 from headrace.datastream.streams.sinks import (
     CloseableIterator,
     DataStreamSink,
     SupportsPreWriteTopology,
+    add_sink,
     collected,
     collected_later,
     to_dataframe,
     with_pre_write_topology,
 )
-from headrace.datastream.streams.stream import Stream, side_stream
+from headrace.datastream.streams.stream import side_stream
 from headrace.datastream.streams.types import (
     Role,
     SupportsProcess,
@@ -84,23 +83,13 @@ from headrace.datastream.streams.windowed_stream import AllWindowedStream, full_
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.partitioning import (
-    BROADCAST,
     FORWARD,
-    FORWARD_ALWAYS,
-    GLOBAL,
-    REBALANCE,
-    RESCALE,
-    SHUFFLE,
-    Custom,
     ForwardByKey,
-    Partitioning,
 )
 from headrace.graph.process_specs import ProcessSpec
-from headrace.graph.specs import MapSpec, SinkSpec
-from headrace.graph.stream_graph import Edge, Node
+from headrace.graph.specs import MapSpec
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.functions import method_of
-from headrace.state.descriptors import MapStateDescriptor
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners import WindowAssigner
 
@@ -118,7 +107,7 @@ if TYPE_CHECKING:
 _CONDITION: Final = ', or a condition such as col("amount") > 10 with col of headrace.expressions'
 
 
-class DataStream(Stream[T_co], Generic[T_co]):
+class DataStream(PhysicalPartitioning[T_co], Generic[T_co]):
     """Records of one type; made by an environment or by an operator, never by calling this class.
 
     A stream is a cheap handle: every operator may be applied to it more than once, and gives a new stream.
@@ -515,77 +504,6 @@ class DataStream(Stream[T_co], Generic[T_co]):
         """
         return self._environment._cached(self)
 
-    @overload
-    def broadcast(self) -> DataStream[T_co]: ...
-    @overload
-    def broadcast(
-        self, broadcast_state_descriptor: MapStateDescriptor, *more: MapStateDescriptor
-    ) -> BroadcastStream[T_co]: ...
-    def broadcast(self, broadcast_state_descriptor: MapStateDescriptor | None = None, *more: MapStateDescriptor) -> Any:
-        """Has every subtask of the next operator get every record.
-
-        Args:
-            broadcast_state_descriptor: of the state that a function keeps of these records; then the result is for
-                ``connect``.
-            more: further ones.
-
-        Raises:
-            InvalidTypeError: when one is no ``MapStateDescriptor``.
-            InvalidProgramError: when two have the same name, or one has a time to live; on a keyed stream.
-        """
-        descriptors = () if broadcast_state_descriptor is None else (broadcast_state_descriptor, *more)
-        return self._environment._broadcast(self._spread(BROADCAST), descriptors)
-
-    def rebalance(self) -> DataStream[T_co]:
-        """Has the subtasks of the next operator get the same share of the records, in turn."""
-        return self._spread(REBALANCE)
-
-    def rescale(self) -> DataStream[T_co]:
-        """Has each subtask share its records, in turn, among a group of the next operator's subtasks, and no others."""
-        return self._spread(RESCALE)
-
-    def shuffle(self) -> DataStream[T_co]:
-        """Has each record go to any subtask of the next operator.
-
-        Chance follows from the number of the epoch, so an epoch that is run again sends the same records there.
-        """
-        return self._spread(SHUFFLE)
-
-    def forward(self) -> DataStream[T_co]:
-        """Has records stay with their subtask, which they do where nothing is said; but then the numbers may differ.
-
-        Raises:
-            InvalidProgramError: when the job is planned, and the next operator has another parallelism.
-        """
-        return self._spread(FORWARD_ALWAYS)
-
-    def global_(self) -> DataStream[T_co]:
-        """Has the first subtask of the next operator get every record; not in PyFlink."""
-        return self._spread(GLOBAL)
-
-    def partition_custom(
-        self,
-        partitioner: Partitioner[K] | Callable[[K, int], int],
-        key_selector: Callable[[T_co], K] | SupportsGetKey[T_co, K] | str | int,
-    ) -> DataStream[T_co]:
-        """Has a function say which subtask of the next operator gets a record. The stream is not keyed by that.
-
-        Args:
-            partitioner: called with the key of a record and the number of subtasks, gives the number of one, from 0.
-            key_selector: the key of a record: a function, a ``KeySelector``, the name or position of a field.
-
-        Raises:
-            InvalidTypeError: when one of them is something else.
-            UnsupportedOperationError: when one of them wants to be opened.
-        """
-        check_function(partitioner, Partitioner, "partition")
-        instead = "put into the record what it needs, with a map()"
-        check_is_not_opened(partitioner, Partitioner, "partitioner", instead)
-        check_has_no_state(partitioner, "partitioner", f"{instead} that keeps the state")
-        partition = method_of(partitioner, "partition")
-        select = selector_of(self._type, key_selector, "partition_custom")
-        return self._spread(Custom(partition, select, caller()))
-
     def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         """Writes the records to a sink.
 
@@ -597,7 +515,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
         stream, added = (
             with_pre_write_topology(sink, self) if isinstance(sink, SupportsPreWriteTopology) else (self, ())
         )
-        return stream._end(sink, f"Sink: {type(sink).__name__}", added)
+        return add_sink(stream, sink, f"Sink: {type(sink).__name__}", added)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one.
@@ -608,7 +526,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
         if sink_identifier is not None:
             expect(sink_identifier, str, "print")
         sink = PrintSink(sink_identifier, is_declared=self._type_origin is TypeOrigin.DECLARED)
-        return self._end(sink, "Print to Std. Out")
+        return add_sink(self, sink, "Print to Std. Out")
 
     @overload
     def execute_and_collect(
@@ -677,11 +595,3 @@ class DataStream(Stream[T_co], Generic[T_co]):
 
     def _untyped(self) -> DataStream:
         return self._converted(Types.PICKLED_BYTE_ARRAY())
-
-    def _spread(self, partitioning: Partitioning) -> DataStream[T_co]:
-        edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in self._edges)
-        return self._environment._stream(edges, self._type_origin)
-
-    def _end(self, sink: Sink, name: str, added: Sequence[Node] = ()) -> DataStreamSink:
-        node = self._transformations.add(SinkSpec(sink), name, self._edges)
-        return DataStreamSink(self._environment, node.id, added)

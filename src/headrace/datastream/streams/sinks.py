@@ -16,6 +16,7 @@ from headrace.common.notebooks import framed
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import OUT, T, T_co
 from headrace.connectors.driver_sink import CollectSink
+from headrace.connectors.sink import Sink
 from headrace.connectors.source import Boundedness
 from headrace.datastream.streams.stream import OperatorHandle, Stream, side_stream
 from headrace.graph.specs import SinkSpec, SourceSpec
@@ -165,7 +166,7 @@ def collected_later(stream: DataStream[T]) -> CloseableIterator[T]:
 
 def _ended(stream: DataStream[T]) -> CloseableIterator[T]:
     handover = Handover()
-    stream._end(CollectSink(handover.put), "Collect")
+    add_sink(stream, CollectSink(handover.put), "Collect")
     return CloseableIterator(handover)
 
 
@@ -259,6 +260,12 @@ class Handover:
             self._is_closed = True
             self._epochs.clear()
             self._changed.notify_all()
+
+
+def add_sink(stream: DataStream, sink: Sink, name: str, added: Sequence[Node] = ()) -> DataStreamSink:
+    """Ends a stream in a sink, given the operators that the sink has added before itself."""
+    node = stream._transformations.add(SinkSpec(sink), name, stream._edges)
+    return DataStreamSink(stream._environment, node.id, added)
 
 
 class CloseableIterator(Generic[T_co]):
