@@ -15,7 +15,7 @@ from click import unstyle
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.common import options
+from headrace.common import server_options
 from headrace.common.configuration import Configuration
 from headrace.runtime.spark.settings import read_spark_defaults
 from headrace.server.routes import ROUTES
@@ -157,7 +157,7 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*words[1:3], "--help"], env={"COLUMNS": "200"})
     assert words[1:3] == ["cluster", "run"]
     assert all(option in unstyle(result.output) for option in words if option.startswith("--"))
-    assert int(unit["Service"]["TimeoutStopSec"]) > options.CLUSTER_STOP_TIMEOUT.default / 1000
+    assert int(unit["Service"]["TimeoutStopSec"]) > server_options.CLUSTER_STOP_TIMEOUT.default / 1000
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("there is no systemd-analyze")

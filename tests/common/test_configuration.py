@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.common import config_options, options
+from headrace.common import config_options, options, scheduler_options
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
@@ -59,8 +59,8 @@ def test_what_is_no_memory_size(text: str) -> None:
         (options.CHECKPOINT_INLINE_THRESHOLD, "1 mb", 1 << 20),
         (options.CHECKPOINT_MODE, "at-least-once", "AT_LEAST_ONCE"),
         (options.STATE_BACKEND, "dictionary", "dictionary"),
-        (options.RESTART_STRATEGY, "exponential_delay", "exponential-delay"),
-        (options.EXPONENTIAL_MULTIPLIER, "2", 2.0),
+        (scheduler_options.RESTART_STRATEGY, "exponential_delay", "exponential-delay"),
+        (scheduler_options.EXPONENTIAL_MULTIPLIER, "2", 2.0),
         (options.FRESH_FUNCTIONS, "TRUE", True),
     ],
 )
@@ -129,10 +129,10 @@ def test_every_option_is_registered_and_described() -> None:
         (options.EPOCH_MAX_BYTES, "big", "expected a memory size"),
         (options.FRESH_FUNCTIONS, "yes", "expected true or false"),
         (options.RUNTIME_MODE, "both", "expected one of STREAMING, BATCH, AUTOMATIC"),
-        (options.EXPONENTIAL_MULTIPLIER, "1", "expected a number above 1"),
-        (options.EXPONENTIAL_MULTIPLIER, "fast", "expected a number"),
-        (options.EXPONENTIAL_JITTER, "2", "expected a number from 0 to 1"),
-        (options.EXPONENTIAL_JITTER, "some", "expected a number from 0 to 1"),
+        (scheduler_options.EXPONENTIAL_MULTIPLIER, "1", "expected a number above 1"),
+        (scheduler_options.EXPONENTIAL_MULTIPLIER, "fast", "expected a number"),
+        (scheduler_options.EXPONENTIAL_JITTER, "2", "expected a number from 0 to 1"),
+        (scheduler_options.EXPONENTIAL_JITTER, "some", "expected a number from 0 to 1"),
     ],
 )
 def test_a_wrong_value_is_told_with_what_would_be_right(option: ConfigOption[Any], text: str, message: str) -> None:
@@ -275,13 +275,16 @@ def test_an_option_by_the_name_of_a_group_is_unknown() -> None:
     ],
 )
 def test_restart_strategies_have_all_the_names_that_flink_knows(text: str, name: str) -> None:
-    assert Configuration.from_dict({"restart-strategy": text}).get(options.RESTART_STRATEGY) == name
+    assert Configuration.from_dict({"restart-strategy": text}).get(scheduler_options.RESTART_STRATEGY) == name
 
 
 def test_flinks_older_keys_are_heard() -> None:
     config = Configuration.from_dict({"restart-strategy": "fixed-delay", "state.backend": "hashmap"})
     config.validate()
-    assert (config.get(options.RESTART_STRATEGY), config.get(options.STATE_BACKEND)) == ("fixed-delay", "hashmap")
+    assert (config.get(scheduler_options.RESTART_STRATEGY), config.get(options.STATE_BACKEND)) == (
+        "fixed-delay",
+        "hashmap",
+    )
     with pytest.raises(ConfigurationError, match="restart-strategy = 'fixed': expected one of"):
         Configuration.from_dict({"restart-strategy": "fixed"}).validate()
 

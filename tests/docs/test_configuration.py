@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headrace.common import options
+from headrace.common import options, scheduler_options, server_options
 from headrace.common.config_options import ConfigOption
 from tests.docs import options_table
 from tests.docs.documents import ROOT, between
@@ -24,10 +24,9 @@ def test_options_without_effect_are_named() -> None:
     package = ROOT / "src" / "headrace"
     # The API only stores options; what acts on them is below it.
     sources = [path.read_text() for path in package.rglob("*.py") if "datastream" not in path.parts]
-    used = {name for text in sources for name in re.findall(r"\boptions\.([A-Z_]+)\b", text)}
-    unused = [
-        value.key for name, value in vars(options).items() if isinstance(value, ConfigOption) and name not in used
-    ]
+    used = {name for text in sources for name in re.findall(r"(?:\b|_)options\.([A-Z_]+)\b", text)}
+    named = vars(options) | vars(scheduler_options) | vars(server_options)
+    unused = [value.key for name, value in named.items() if isinstance(value, ConfigOption) and name not in used]
     assert sorted(listed) == sorted(unused)
 
 

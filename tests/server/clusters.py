@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.common import Configuration, options
+from headrace.common import Configuration
+from headrace.common import server_options as options
 from headrace.server.client import RestClient, RestClientError
 from headrace.server.cluster.service import ClusterService
 from tests.waiting import wait_for

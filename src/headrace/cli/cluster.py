@@ -19,7 +19,7 @@ from rich.text import Text
 from headrace.cli.output import new_table, output
 from headrace.cli.savepoint import place
 from headrace.cli.settings import PropertiesFile, job_settings, with_rest
-from headrace.common import options
+from headrace.common import options, server_options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.common.logs import LogSettings
@@ -83,12 +83,12 @@ def _settings(
     properties_file: Path | None,
 ) -> dict[str, str]:
     named = {
-        options.CLUSTER_DIR.key: storage,
+        server_options.CLUSTER_DIR.key: storage,
         options.SPARK_MASTER.key: master,
-        options.CLUSTER_CATALOG_STORE.key: store,
+        server_options.CLUSTER_CATALOG_STORE.key: store,
     }
     settings = with_rest(job_settings(define, properties_file, named), rest)
-    settings.setdefault(options.CLUSTER_DIR.key, str(_HOME))
+    settings.setdefault(server_options.CLUSTER_DIR.key, str(_HOME))
     return settings
 
 
@@ -116,7 +116,7 @@ def run(
     service.start()
     if schedules is not None:
         schedules.start()
-    _print(f"dispatcher at {service.address}, its storage is {configuration.get(options.CLUSTER_DIR)}")
+    _print(f"dispatcher at {service.address}, its storage is {configuration.get(server_options.CLUSTER_DIR)}")
     _wait(ended)
     if schedules is not None:
         schedules.stop()
@@ -125,7 +125,7 @@ def run(
 
 def _dispatcher_schedules(configuration: Configuration, service: "ClusterService") -> "DispatcherSchedules | None":
     """What keeps the schedules that programs leave to the dispatcher; None where it has no catalog store."""
-    if configuration.get(options.CLUSTER_CATALOG_STORE) is None:
+    if configuration.get(server_options.CLUSTER_CATALOG_STORE) is None:
         return None
     from headrace.table.environment.dispatcher_schedules import DispatcherSchedules
 
@@ -186,7 +186,7 @@ def start(
 ) -> None:
     """Start a dispatcher in the background, and print where it is served."""
     settings = _settings(storage, rest, master, catalog_store, define, properties_file)
-    place = settings[options.CLUSTER_DIR.key]
+    place = settings[server_options.CLUSTER_DIR.key]
     log = _log_file(Configuration.from_dict(settings))
     command = [sys.executable, "-m", "headrace", "cluster", "run", "--dir", place, "--rest", rest, "--log", str(log)]
     command += ["--master", master] if master else []

@@ -15,7 +15,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from headrace.common import options
+from headrace.common import options, server_options
 from headrace.common.configuration import Configuration
 from headrace.common.durable import write_file
 from headrace.common.errors import ConfigurationError, HeadraceError
@@ -60,9 +60,9 @@ def main(folder: Path) -> int:
     keep_bounded([RotatedLog(folder / name) for name in (OUTPUT, LOG)], LogLimits.of(configuration))
     settings = {
         **task.settings,
-        options.REST_BIND_ADDRESS.key: "127.0.0.1",
-        options.REST_PORT.key: "0",
-        options.REST_TOKEN_FILE.key: str(folder / TOKEN),
+        server_options.REST_BIND_ADDRESS.key: "127.0.0.1",
+        server_options.REST_PORT.key: "0",
+        server_options.REST_TOKEN_FILE.key: str(folder / TOKEN),
     }
     if not {options.LOG_LEVEL.key, options.LOG_FORMAT.key} & settings.keys():
         settings[options.LOG_LEVEL.key] = logging.getLevelName(logging.INFO)

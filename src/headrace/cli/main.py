@@ -30,7 +30,7 @@ from headrace.cli.settings import (
     with_rest,
 )
 from headrace.cli.state import state_app
-from headrace.common import options
+from headrace.common import options, server_options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 
@@ -348,7 +348,7 @@ def history_server(
     """Serve the archives of jobs that have ended, as the jobs were served while they ran, until Ctrl-C."""
     from headrace.cli.cluster import run_history_server
 
-    settings = job_settings(define, properties_file, {options.HISTORY_DIRS.key: archives})
+    settings = job_settings(define, properties_file, {server_options.HISTORY_DIRS.key: archives})
     run_history_server(Configuration.from_dict(settings))
 
 

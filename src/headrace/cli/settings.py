@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from headrace.common import options
+from headrace.common import options, server_options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.settings import read_spark_defaults
@@ -89,12 +89,12 @@ def with_rest(settings: Mapping[str, str], address: str | None) -> dict[str, str
         return dict(settings)
     host, port = _host_and_port(address.strip())
     if port:
-        rest = {options.REST_PORT.key: port, options.REST_BIND_PORT.key: port}
-    elif settings.keys() & {options.REST_PORT.key, options.REST_BIND_PORT.key}:
+        rest = {server_options.REST_PORT.key: port, server_options.REST_BIND_PORT.key: port}
+    elif settings.keys() & {server_options.REST_PORT.key, server_options.REST_BIND_PORT.key}:
         rest = {}
     else:
-        rest = {options.REST_BIND_PORT.key: _FIRST_PORTS}
-    changed = dict(settings) | rest | ({options.REST_BIND_ADDRESS.key: host} if host else {})
+        rest = {server_options.REST_BIND_PORT.key: _FIRST_PORTS}
+    changed = dict(settings) | rest | ({server_options.REST_BIND_ADDRESS.key: host} if host else {})
     Configuration.from_dict(changed).validate()
     return changed
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobCancelledError, OutputClosedError
 from headrace.common.job_execution_result import JobExecutionResult

@@ -16,7 +16,7 @@ from headrace.checkpoint.store import CheckpointStore, TemporaryStore
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.client.running import GraphCaptured, current_defaults, is_served
-from headrace.common import options
+from headrace.common import options, scheduler_options, server_options
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, HeadraceError, InvalidProgramError
@@ -144,7 +144,7 @@ def _check_before_start(graph: StreamGraph, configuration: Configuration, own_di
 
 def _forget_checkpoints(configuration: Configuration) -> None:
     """Leave out the checkpoint directory, but for a job that a dispatcher knows by it."""
-    if configuration.get(options.FIXED_JOB_ID) is None:
+    if configuration.get(server_options.FIXED_JOB_ID) is None:
         for key in (options.CHECKPOINT_DIR.key, *options.CHECKPOINT_DIR.deprecated_keys):
             configuration.remove_config(key)
 
@@ -159,7 +159,7 @@ def _check_only_job(configuration: Configuration, own_directory: str | None) -> 
     Raises:
         InvalidProgramError: when there is another one.
     """
-    if configuration.get(options.FIXED_JOB_ID) is None:
+    if configuration.get(server_options.FIXED_JOB_ID) is None:
         return
     if own_directory not in (None, configuration.get(options.CHECKPOINT_DIR)):
         raise InvalidProgramError(
@@ -185,7 +185,7 @@ def start_server(configuration: Configuration) -> "RestServer":
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ConfigurationError(
-            f"{options.REST_PORT.key} or {options.REST_BIND_PORT.key} is set, and there is no "
+            f"{server_options.REST_PORT.key} or {server_options.REST_BIND_PORT.key} is set, and there is no "
             f"{' and no '.join(missing)} here: run pip install 'headrace[server]'"
         )
     from headrace.server.server import server_of_process
@@ -433,10 +433,14 @@ def open_runtime(
 
 
 def _check_scheduler_mode(configuration: Configuration) -> None:
-    if configuration.get(options.SCHEDULER_MODE) is not None and configuration.get(options.PARALLELISM) is not None:
+    if (
+        configuration.get(scheduler_options.SCHEDULER_MODE) is not None
+        and configuration.get(options.PARALLELISM) is not None
+    ):
         raise ConfigurationError(
-            f"{options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and {options.PARALLELISM.key} "
-            "says another: leave one of them out; set_parallelism(...) of an operator holds in any mode"
+            f"{scheduler_options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and "
+            f"{options.PARALLELISM.key} says another: leave one of them out; set_parallelism(...) of an operator holds "
+            "in any mode"
         )
 
 
@@ -460,7 +464,7 @@ def _listeners(configuration: Configuration) -> Iterator[JobListener]:
 
         if (reporting := reporting_of(configuration)) is not None:
             yield reporting
-    if (archives := configuration.get(options.ARCHIVE_DIR)) is not None:
+    if (archives := configuration.get(server_options.ARCHIVE_DIR)) is not None:
         from headrace.server.archives import archiving
 
         yield archiving(archives, configuration)

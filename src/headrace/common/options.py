@@ -1,10 +1,11 @@
-"""Every option of headrace: its key, how it is read, its default and what it is for."""
+"""The options of jobs: their keys, how they are read, their defaults and what they are for; and all options by key."""
 
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from headrace.common import scheduler_options, server_options
 from headrace.common.config_options import (
     ConfigOption,
     boolean,
@@ -12,14 +13,11 @@ from headrace.common.config_options import (
     choices,
     duration,
     integer,
-    job_id,
     location,
     member,
     memory_size,
     number,
-    port_range,
     positive_duration,
-    share,
     text_mapping,
 )
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
@@ -83,97 +81,6 @@ PARALLELISM: Final = ConfigOption[int | None](
     integer(1, UPPER_BOUND_MAX_PARALLELISM),
     None,
     "How many subtasks an operator has unless it says otherwise; the cores of the runtime when not set.",
-)
-SCHEDULER_MODE: Final = ConfigOption[str | None](
-    "scheduler-mode",
-    choice("reactive"),
-    None,
-    "reactive: the job goes on at another parallelism when executors come and go: as many subtasks as the cluster runs "
-    "tasks at the same time, for all operators that do not set their own. Not with parallelism.default.",
-)
-RESCALE_STABILIZATION: Final = ConfigOption(
-    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
-    duration,
-    60_000,
-    "In reactive mode, for how long the number of slots has to be the same before the job follows it.",
-)
-RESCALE_COOLDOWN: Final = ConfigOption(
-    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
-    duration,
-    30_000,
-    "In reactive mode, how long after a change of parallelism there is none.",
-    ("jobmanager.adaptive-scheduler.scaling-interval.min",),
-)
-AUTOSCALER: Final = ConfigOption(
-    "job.autoscaler.enabled",
-    boolean,
-    False,
-    "Whether the job is measured to find the parallelism at which it keeps up. Not in reactive mode.",
-)
-AUTOSCALER_SCALING: Final = ConfigOption(
-    "job.autoscaler.scaling.enabled",
-    boolean,
-    True,
-    "Whether the autoscaler rescales the job; else the log says to what it would.",
-)
-AUTOSCALER_WINDOW: Final = ConfigOption(
-    "job.autoscaler.metrics.window", positive_duration, 900_000, "The time over which the autoscaler measures a job."
-)
-AUTOSCALER_STABILIZATION: Final = ConfigOption(
-    "job.autoscaler.stabilization.interval",
-    duration,
-    300_000,
-    "For how long after a start or a change the autoscaler measures nothing.",
-)
-AUTOSCALER_TARGET: Final = ConfigOption(
-    "job.autoscaler.utilization.target",
-    share,
-    0.7,
-    "The share of their time in which subtasks are to be busy.",
-    ("job.autoscaler.target.utilization",),
-)
-AUTOSCALER_MIN_UTILIZATION: Final = ConfigOption[float | None](
-    "job.autoscaler.utilization.min",
-    share,
-    None,
-    "The utilization below which the job is scaled down; 0.3 below the target when not set.",
-)
-AUTOSCALER_MAX_UTILIZATION: Final = ConfigOption[float | None](
-    "job.autoscaler.utilization.max",
-    share,
-    None,
-    "The utilization above which the job is scaled up; 0.3 above the target, and at most 0.95, when not set.",
-)
-AUTOSCALER_CATCH_UP: Final = ConfigOption(
-    "job.autoscaler.catch-up.duration",
-    duration,
-    1_800_000,
-    "The time in which a backlog is to be gone; 0 for no matter when.",
-)
-AUTOSCALER_RESTART: Final = ConfigOption(
-    "job.autoscaler.restart.time", duration, 5_000, "The time that a change of parallelism is taken to need."
-)
-AUTOSCALER_SCALE_UP: Final = ConfigOption(
-    "job.autoscaler.scale-up.max-factor",
-    number(0),
-    100_000.0,
-    "A job is scaled up by at most so many times its parallelism.",
-)
-AUTOSCALER_SCALE_DOWN: Final = ConfigOption(
-    "job.autoscaler.scale-down.max-factor",
-    share,
-    0.6,
-    "A job is scaled down by at most this share of its parallelism.",
-)
-AUTOSCALER_LOWEST: Final = ConfigOption(
-    "job.autoscaler.vertex.min-parallelism", _COUNT, 1, "The lowest parallelism that the autoscaler chooses."
-)
-AUTOSCALER_HIGHEST: Final = ConfigOption[int | None](
-    "job.autoscaler.vertex.max-parallelism",
-    _COUNT,
-    None,
-    "The highest parallelism that the autoscaler chooses; the slots that the cluster has at that time when not set. "
-    "Set it where executors are added on demand (spark.dynamicAllocation.enabled).",
 )
 MAX_PARALLELISM: Final = ConfigOption(
     "pipeline.max-parallelism",
@@ -325,97 +232,6 @@ STATE_BACKEND: Final = ConfigOption(
     "larger than that), `rocksdb` (in tables of RocksDB, of which as much is in memory as is said), or one that a "
     "plugin brings. Fixed for the life of the state.",
     ("state.backend",),
-)
-FAILURE_ENRICHERS: Final = ConfigOption[str | None](
-    "jobmanager.failure-enrichers",
-    str,
-    None,
-    "The plugins that label the failures of the job, with commas between their names.",
-)
-EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
-    "web.exception-history-size",
-    _COUNT,
-    16,
-    "How many of the job's latest failures are kept beside its checkpoints; `headrace failures` shows them.",
-)
-RESTART_STRATEGY: Final = ConfigOption[str | None](
-    "restart-strategy.type",
-    choice(
-        "none",
-        "fixed-delay",
-        "failure-rate",
-        "exponential-delay",
-        others={
-            "off": "none",
-            "disable": "none",
-            "fixeddelay": "fixed-delay",
-            "failurerate": "failure-rate",
-            "exponentialdelay": "exponential-delay",
-        },
-    ),
-    None,
-    "What happens after a failure that may pass. Set, it covers what functions of the program raise as well. When not "
-    "set, exponential-delay, and a function that raises ends the job; a job without a checkpoint "
-    "directory then gets ten restarts in a row at most.",
-    ("restart-strategy",),
-)
-FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
-    "restart-strategy.fixed-delay.attempts", _COUNT, 1, "How often the job is restarted before it fails for good."
-)
-FIXED_DELAY_DELAY: Final = ConfigOption(
-    "restart-strategy.fixed-delay.delay", duration, 1_000, "The time between a failure and the restart."
-)
-FAILURE_RATE_MAX_FAILURES: Final = ConfigOption(
-    "restart-strategy.failure-rate.max-failures-per-interval",
-    _COUNT,
-    1,
-    "How many failures within the interval are followed by a restart.",
-)
-FAILURE_RATE_INTERVAL: Final = ConfigOption(
-    "restart-strategy.failure-rate.failure-rate-interval",
-    positive_duration,
-    60_000,
-    "The interval in which failures are counted.",
-)
-FAILURE_RATE_DELAY: Final = ConfigOption(
-    "restart-strategy.failure-rate.delay", duration, 1_000, "The time between a failure and the restart."
-)
-EXPONENTIAL_INITIAL_BACKOFF: Final = ConfigOption(
-    "restart-strategy.exponential-delay.initial-backoff",
-    positive_duration,
-    1_000,
-    "The time between the first failure and the restart.",
-)
-EXPONENTIAL_MAX_BACKOFF: Final = ConfigOption(
-    "restart-strategy.exponential-delay.max-backoff",
-    positive_duration,
-    60_000,
-    "The longest time between a failure and the restart.",
-)
-EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
-    "restart-strategy.exponential-delay.backoff-multiplier",
-    number(above=1),
-    1.5,
-    "By how much the time grows with every further failure.",
-)
-EXPONENTIAL_RESET: Final = ConfigOption(
-    "restart-strategy.exponential-delay.reset-backoff-threshold",
-    positive_duration,
-    3_600_000,
-    "When nothing fails for so long after a restart, the next failure counts as the first again.",
-)
-EXPONENTIAL_ATTEMPTS: Final = ConfigOption[int | None](
-    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
-    _COUNT,
-    None,
-    "How many restarts there are without such a time between them; the failure after them is for good. When not set, "
-    "there is no limit.",
-)
-EXPONENTIAL_JITTER: Final = ConfigOption(
-    "restart-strategy.exponential-delay.jitter-factor",
-    share,
-    0.1,
-    "The share of the delay by which it is varied at random, up and down.",
 )
 EPOCH_MAX_RECORDS: Final = ConfigOption(
     "headrace.epoch.max-records",
@@ -626,190 +442,6 @@ METRICS_OF_JOB_STATUS: Final = ConfigOption[tuple[str, ...]](
     "What is told of each status of a job (`running`, say): whether it has it (`runningState`, 1 or 0), since when "
     "(`runningTime`), for how long altogether (`runningTimeTotal`); with `;` between them.",
 )
-REST_PORT: Final = ConfigOption[int | None](
-    "rest.port",
-    integer(0, 65535),
-    None,
-    "The port at which the REST API of the program's jobs is served, 0 for any free one. When neither this nor "
-    "rest.bind-port is set, there is none.",
-)
-REST_BIND_PORT: Final = ConfigOption[tuple[int, ...] | None](
-    "rest.bind-port",
-    port_range,
-    None,
-    "Ports of which the first free one is taken in place of that: `8081`, `8081-8180`, `8081,9000-9010`.",
-)
-REST_BIND_ADDRESS: Final = ConfigOption(
-    "rest.bind-address",
-    str,
-    "localhost",
-    "The address of this machine at which the REST API is served, `0.0.0.0` for all. Off this machine nobody is let in "
-    "without a token (rest.authentication.token-file) or a certificate (security.ssl.rest.authentication-enabled).",
-)
-REST_ADDRESS: Final = ConfigOption[str | None](
-    "rest.address",
-    str,
-    None,
-    "The name at which clients reach that address; it is shown, and requests may be to it. When not set, the address "
-    "itself, or the name of this machine for all of its addresses.",
-)
-REST_TOKEN_FILE: Final = ConfigOption[str | None](
-    "rest.authentication.token-file",
-    location,
-    None,
-    "A file with the token that every request needs, as `Authorization: Bearer ...`; browsers ask for it as a "
-    "password. Nobody but its owner may read the file.",
-)
-REST_STORE_DURATION: Final = ConfigOption(
-    "rest.async.store-duration",
-    positive_duration,
-    300_000,
-    "For how long the outcome of a savepoint or the like can be asked for.",
-)
-REST_SSL: Final = ConfigOption(
-    "security.ssl.rest.enabled",
-    boolean,
-    False,
-    "Whether the REST API is served over TLS, with the certificate in security.ssl.rest.keystore.",
-    ("security.ssl.enabled",),
-)
-REST_SSL_AUTHENTICATION: Final = ConfigOption(
-    "security.ssl.rest.authentication-enabled",
-    boolean,
-    False,
-    "Whether clients need a certificate that one in security.ssl.rest.truststore has signed.",
-)
-REST_KEYSTORE: Final = ConfigOption[str | None](
-    "security.ssl.rest.keystore",
-    location,
-    None,
-    "A file in PEM with the private key and the chain of certificates; keystores of Java are refused with the command "
-    "that converts them.",
-    ("security.ssl.keystore",),
-)
-REST_KEY_PASSWORD: Final = ConfigOption[str | None](
-    "security.ssl.rest.key-password",
-    str,
-    None,
-    "What the private key is encrypted with, if it is.",
-    ("security.ssl.key-password",),
-)
-REST_TRUSTSTORE: Final = ConfigOption[str | None](
-    "security.ssl.rest.truststore",
-    location,
-    None,
-    "A file in PEM with the certificates of those who sign clients' certificates, and, for commands, servers'.",
-    ("security.ssl.truststore",),
-)
-ARCHIVE_DIR: Final = ConfigOption[str | None](
-    "jobmanager.archive.fs.dir",
-    location,
-    None,
-    "Where the last status of a job is kept when it has ended, so that `headrace history-server` shows it; a path or a "
-    "URI.",
-)
-HISTORY_DIRS: Final = ConfigOption[str | None](
-    "historyserver.archive.fs.dir",
-    str,
-    None,
-    "Where `headrace history-server` finds such archives; several places have commas between them. "
-    "jobmanager.archive.fs.dir when not set.",
-)
-HISTORY_PORT: Final = ConfigOption(
-    "historyserver.web.port",
-    integer(0, 65535),
-    8082,
-    "The port of `headrace history-server`, 0 for any free one.",
-)
-HISTORY_ADDRESS: Final = ConfigOption[str | None](
-    "historyserver.web.address",
-    str,
-    None,
-    "The address of this machine at which `headrace history-server` listens; rest.bind-address when not set.",
-)
-HISTORY_REFRESH: Final = ConfigOption(
-    "historyserver.archive.fs.refresh-interval",
-    positive_duration,
-    10_000,
-    "How often `headrace history-server` looks for new archives.",
-)
-HISTORY_RETAINED: Final = ConfigOption(
-    "historyserver.archive.retained-jobs",
-    integer(-1, 2**31 - 1),
-    -1,
-    "The number of the latest archives that `headrace history-server` keeps in each place; older ones are removed. -1 "
-    "keeps all.",
-)
-FIXED_JOB_ID: Final = ConfigOption[str | None](
-    "$internal.pipeline.job-id",
-    job_id,
-    None,
-    "The id of a job, 32 hexadecimal digits, where its checkpoint directory has none yet. A dispatcher sets it, for "
-    "the one job that a program has there.",
-)
-CLUSTER_DIR: Final = ConfigOption[str | None](
-    "high-availability.storageDir",
-    location,
-    None,
-    "Where dispatchers (`headrace cluster`) keep programs, jobs, logs and archives; a path or a URI. All dispatchers "
-    "of one cluster have the same.",
-)
-CLUSTER_LEASE: Final = ConfigOption(
-    "headrace.cluster.lease-duration",
-    positive_duration,
-    10_000,
-    "When a dispatcher has given no sign of life for this long, another one of its cluster takes over.",
-)
-CLUSTER_STOP_TIMEOUT: Final = ConfigOption(
-    "headrace.cluster.stop-timeout",
-    positive_duration,
-    60_000,
-    "How long the jobs of a dispatcher that is stopped have to complete their epochs, before they are killed.",
-)
-CLUSTER_CATALOG_STORE: Final = ConfigOption[str | None](
-    "headrace.cluster.catalog-store",
-    location,
-    None,
-    "A catalog store of sessions (`table.catalog-store.file.path`), in whose catalogs a dispatcher looks for "
-    "materialized tables: full refreshes that no program makes, it makes when they are due.",
-)
-LOG_FILES: Final = ConfigOption(
-    "env.log.max",
-    integer(0, 1_000),
-    10,
-    "The number of old files that are kept of a log of a dispatcher, or of the process of one of its jobs.",
-)
-LOG_FILE_SIZE: Final = ConfigOption(
-    "headrace.log.max-file-size",
-    memory_size,
-    100 << 20,
-    "The size from which on a file of such a log is an old one, and the next is begun.",
-)
-JOBSTORE_CAPACITY: Final = ConfigOption(
-    "jobstore.max-capacity",
-    integer(1, 2**31 - 1),
-    100,
-    "The number of ended jobs of which a dispatcher keeps programs and logs, and which it shows. Older ones are left "
-    "to `headrace history-server`.",
-)
-UPLOAD_LIMIT: Final = ConfigOption(
-    "rest.server.max-content-length",
-    integer(1, 2**40),
-    104_857_600,
-    "The largest program that can be uploaded to a dispatcher, in bytes.",
-)
-WEB_SUBMIT: Final = ConfigOption(
-    "web.submit.enable",
-    boolean,
-    True,
-    "Whether a dispatcher accepts programs by its REST API.",
-)
-REFRESH_INTERVAL: Final = ConfigOption(
-    "web.refresh-interval",
-    positive_duration,
-    3_000,
-    "How often pages that show a job ask for what is new.",
-)
 
 _ROCKSDB: Final = "state.backend.rocksdb."
 
@@ -887,7 +519,10 @@ ROCKSDB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
 """All of them; without effect on other backends."""
 
 OPTIONS: Final[dict[str, ConfigOption]] = {
-    option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
+    option.key: option
+    for names in (globals(), vars(scheduler_options), vars(server_options))
+    for option in tuple(names.values())
+    if isinstance(option, ConfigOption)
 }
 """All options by key."""
 

@@ -21,7 +21,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.checkpoint.manifest import Manifest
-from headrace.common import options
+from headrace.common import scheduler_options as options
 from headrace.common.errors import (
     EXITS,
     ConfigurationError,

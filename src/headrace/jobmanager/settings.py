@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from headrace.common import options
+from headrace.common import options, scheduler_options, server_options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.common.job_status import JobStatus
@@ -172,7 +172,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         ),
         restart=restart_strategy(configuration),
         rules=FailureRules(
-            restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
+            restarts_functions=configuration.get(scheduler_options.RESTART_STRATEGY) is not None,
             most_deaths=MOST_DEATHS_WITHOUT_CHECKPOINTS if _would_fail_in_flink(configuration) else None,
             tolerable_checkpoints=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
         ),
@@ -180,8 +180,8 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         min_pause_seconds=configuration.get(options.MIN_PAUSE) / 1000,
         retention=Retention[configuration.get(options.CHECKPOINT_RETENTION)],
-        exception_history_size=configuration.get(options.EXCEPTION_HISTORY_SIZE),
-        enrichers=tuple(load_enrichers(configuration.get(options.FAILURE_ENRICHERS))),
+        exception_history_size=configuration.get(scheduler_options.EXCEPTION_HISTORY_SIZE),
+        enrichers=tuple(load_enrichers(configuration.get(scheduler_options.FAILURE_ENRICHERS))),
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
@@ -189,7 +189,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         start=start,
         uids=UidMapping(configuration.get(options.UID_MAPPING)) if start is None else SAME_UIDS,
         savepoint_directory=configuration.get(options.SAVEPOINT_DIR),
-        job_id=configuration.get(options.FIXED_JOB_ID),
+        job_id=configuration.get(server_options.FIXED_JOB_ID),
     )
 
 
@@ -207,38 +207,40 @@ def _rescaling(configuration: Configuration) -> ReactiveSettings | AutoscalerSet
     Raises:
         ConfigurationError: when it is to follow both, or utilizations are not in order.
     """
-    is_reactive = configuration.get(options.SCHEDULER_MODE) is not None
-    if not configuration.get(options.AUTOSCALER):
-        stable, cooldown = configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
+    is_reactive = configuration.get(scheduler_options.SCHEDULER_MODE) is not None
+    if not configuration.get(scheduler_options.AUTOSCALER):
+        stable = configuration.get(scheduler_options.RESCALE_STABILIZATION)
+        cooldown = configuration.get(scheduler_options.RESCALE_COOLDOWN)
         return ReactiveSettings(stable, cooldown) if is_reactive else None
     if is_reactive:
         raise ConfigurationError(
-            f"{options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and {options.AUTOSCALER.key} "
-            "the input: leave one of them out"
+            f"{scheduler_options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and "
+            f"{scheduler_options.AUTOSCALER.key} the input: leave one of them out"
         )
-    target = configuration.get(options.AUTOSCALER_TARGET)
-    lowest = configuration.get(options.AUTOSCALER_MIN_UTILIZATION)
-    highest = configuration.get(options.AUTOSCALER_MAX_UTILIZATION)
+    target = configuration.get(scheduler_options.AUTOSCALER_TARGET)
+    lowest = configuration.get(scheduler_options.AUTOSCALER_MIN_UTILIZATION)
+    highest = configuration.get(scheduler_options.AUTOSCALER_MAX_UTILIZATION)
     lowest = max(0.01, target - _BOUNDARY) if lowest is None else lowest
     highest = min(_BUSIEST, target + _BOUNDARY) if highest is None else highest
     if not 0 < lowest < target < highest:
         raise ConfigurationError(
-            f"{options.AUTOSCALER_MIN_UTILIZATION.key} ({lowest:g}), {options.AUTOSCALER_TARGET.key} ({target:g}) and "
-            f"{options.AUTOSCALER_MAX_UTILIZATION.key} ({highest:g}) have to rise, from above 0"
+            f"{scheduler_options.AUTOSCALER_MIN_UTILIZATION.key} ({lowest:g}), "
+            f"{scheduler_options.AUTOSCALER_TARGET.key} ({target:g}) and "
+            f"{scheduler_options.AUTOSCALER_MAX_UTILIZATION.key} ({highest:g}) have to rise, from above 0"
         )
     return AutoscalerSettings(
-        is_applied=configuration.get(options.AUTOSCALER_SCALING),
-        window=configuration.get(options.AUTOSCALER_WINDOW),
-        stabilization=configuration.get(options.AUTOSCALER_STABILIZATION),
+        is_applied=configuration.get(scheduler_options.AUTOSCALER_SCALING),
+        window=configuration.get(scheduler_options.AUTOSCALER_WINDOW),
+        stabilization=configuration.get(scheduler_options.AUTOSCALER_STABILIZATION),
         target=target,
         lowest_utilization=lowest,
         highest_utilization=highest,
-        catch_up=configuration.get(options.AUTOSCALER_CATCH_UP),
-        restart=configuration.get(options.AUTOSCALER_RESTART),
-        most_up=configuration.get(options.AUTOSCALER_SCALE_UP),
-        most_down=configuration.get(options.AUTOSCALER_SCALE_DOWN),
-        lowest=configuration.get(options.AUTOSCALER_LOWEST),
-        highest=configuration.get(options.AUTOSCALER_HIGHEST),
+        catch_up=configuration.get(scheduler_options.AUTOSCALER_CATCH_UP),
+        restart=configuration.get(scheduler_options.AUTOSCALER_RESTART),
+        most_up=configuration.get(scheduler_options.AUTOSCALER_SCALE_UP),
+        most_down=configuration.get(scheduler_options.AUTOSCALER_SCALE_DOWN),
+        lowest=configuration.get(scheduler_options.AUTOSCALER_LOWEST),
+        highest=configuration.get(scheduler_options.AUTOSCALER_HIGHEST),
     )
 
 
@@ -300,47 +302,51 @@ def restart_strategy(configuration: Configuration) -> RestartStrategy:
     Raises:
         ConfigurationError: when the longest delay is shorter than the first.
     """
-    match configuration.get(options.RESTART_STRATEGY):
+    match configuration.get(scheduler_options.RESTART_STRATEGY):
         case "none":
             return NO_RESTART
         case "fixed-delay":
             return FixedDelay(
-                configuration.get(options.FIXED_DELAY_ATTEMPTS), configuration.get(options.FIXED_DELAY_DELAY) / 1000
+                configuration.get(scheduler_options.FIXED_DELAY_ATTEMPTS),
+                configuration.get(scheduler_options.FIXED_DELAY_DELAY) / 1000,
             )
         case "failure-rate":
             return FailureRate(
-                configuration.get(options.FAILURE_RATE_MAX_FAILURES),
-                configuration.get(options.FAILURE_RATE_INTERVAL),
-                configuration.get(options.FAILURE_RATE_DELAY) / 1000,
+                configuration.get(scheduler_options.FAILURE_RATE_MAX_FAILURES),
+                configuration.get(scheduler_options.FAILURE_RATE_INTERVAL),
+                configuration.get(scheduler_options.FAILURE_RATE_DELAY) / 1000,
             )
         case _:
             return _exponential_delay(configuration)
 
 
 def _exponential_delay(configuration: Configuration) -> ExponentialDelay:
-    initial = configuration.get(options.EXPONENTIAL_INITIAL_BACKOFF)
-    maximum = configuration.get(options.EXPONENTIAL_MAX_BACKOFF)
+    initial = configuration.get(scheduler_options.EXPONENTIAL_INITIAL_BACKOFF)
+    maximum = configuration.get(scheduler_options.EXPONENTIAL_MAX_BACKOFF)
     if initial > maximum:
         raise ConfigurationError(
-            f"{options.EXPONENTIAL_INITIAL_BACKOFF.key} ({initial} ms) is longer than "
-            f"{options.EXPONENTIAL_MAX_BACKOFF.key} ({maximum} ms): set both"
+            f"{scheduler_options.EXPONENTIAL_INITIAL_BACKOFF.key} ({initial} ms) is longer than "
+            f"{scheduler_options.EXPONENTIAL_MAX_BACKOFF.key} ({maximum} ms): set both"
         )
-    attempts = configuration.get(options.EXPONENTIAL_ATTEMPTS)
+    attempts = configuration.get(scheduler_options.EXPONENTIAL_ATTEMPTS)
     if attempts is None and _would_fail_in_flink(configuration):
         attempts = RESTARTS_WITHOUT_CHECKPOINTS
     return ExponentialDelay(
         initial,
         maximum,
-        configuration.get(options.EXPONENTIAL_MULTIPLIER),
-        configuration.get(options.EXPONENTIAL_JITTER),
-        configuration.get(options.EXPONENTIAL_RESET),
+        configuration.get(scheduler_options.EXPONENTIAL_MULTIPLIER),
+        configuration.get(scheduler_options.EXPONENTIAL_JITTER),
+        configuration.get(scheduler_options.EXPONENTIAL_RESET),
         attempts,
     )
 
 
 def _would_fail_in_flink(configuration: Configuration) -> bool:
     """Flink never restarts a job without checkpoints unless a strategy is named."""
-    return configuration.get(options.RESTART_STRATEGY) is None and configuration.get(options.CHECKPOINT_DIR) is None
+    return (
+        configuration.get(scheduler_options.RESTART_STRATEGY) is None
+        and configuration.get(options.CHECKPOINT_DIR) is None
+    )
 
 
 @dataclass(frozen=True, slots=True)

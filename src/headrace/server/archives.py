@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.common import errors, options
+from headrace.common import errors, server_options
 from headrace.common.configuration import Configuration, masked
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
@@ -303,7 +303,7 @@ def archiving(location: str, configuration: Configuration) -> JobListener:
         ConfigurationError: when there can be no such place.
     """
     folder = open_storage(location, options=configuration.storage_options())
-    fixed = configuration.get(options.FIXED_JOB_ID)
+    fixed = configuration.get(server_options.FIXED_JOB_ID)
 
     def listen(_event: JobEvent, job: JobSnapshot) -> None:
         if job.status.is_terminal_state() and (job.job_id or fixed):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.common.logs import get_logger
@@ -240,7 +240,10 @@ def _token(file: str) -> str:
 def _tls(configuration: Configuration) -> ssl.SSLContext:
     """Return the context that checks a server's certificate and shows the client's own."""
     authorities = configuration.get(options.REST_TRUSTSTORE)
-    keystore, password = configuration.get(options.REST_KEYSTORE), configuration.get(options.REST_KEY_PASSWORD)
+    keystore, password = (
+        configuration.get(options.REST_KEYSTORE),
+        configuration.get(options.REST_KEY_PASSWORD),
+    )
     try:
         context = ssl.create_default_context(cafile=authorities)
         if keystore is not None and configuration.get(options.REST_SSL_AUTHENTICATION):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.errors import ConfigurationError
 from headrace.server.application import error_response, refuse
 from headrace.server.bodies import MOST_BYTES, read_body

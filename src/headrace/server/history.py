@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.configuration import Configuration
 from headrace.common.durable import write_file
 from headrace.common.logs import get_logger

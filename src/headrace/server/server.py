@@ -16,7 +16,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import KeptLog, get_logger

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 
@@ -187,7 +187,10 @@ def _tls(configuration: Configuration) -> TlsSettings | None:
         return None
     for option in (options.REST_KEYSTORE, options.REST_TRUSTSTORE):
         _refuse_keystore(option.key, configuration.get(option))
-    keystore, truststore = configuration.get(options.REST_KEYSTORE), configuration.get(options.REST_TRUSTSTORE)
+    keystore, truststore = (
+        configuration.get(options.REST_KEYSTORE),
+        configuration.get(options.REST_TRUSTSTORE),
+    )
     if keystore is None:
         raise ConfigurationError(f"{options.REST_SSL.key} is true and {options.REST_KEYSTORE.key} names no file")
     if needs_certificates and truststore is None:

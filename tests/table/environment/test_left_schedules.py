@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.savepoint.requests import JobProcess
@@ -43,7 +43,10 @@ class Cluster:
 
     def dispatcher(self, name: str) -> DispatcherSchedules:
         """One of them, in a process of its own as far as the catalog knows."""
-        settings = {options.CLUSTER_CATALOG_STORE.key: str(self.store), options.CLUSTER_DIR.key: str(self.storage)}
+        settings = {
+            options.CLUSTER_CATALOG_STORE.key: str(self.store),
+            options.CLUSTER_DIR.key: str(self.storage),
+        }
         configuration = Configuration.from_dict({**settings, "table.local-time-zone": "Asia/Kathmandu"})
         return DispatcherSchedules(configuration, "host:8081", lambda: self.leader == name)
 

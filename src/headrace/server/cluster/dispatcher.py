@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Final
 
 from headrace.checkpoint.directory import Generations, has_begun
-from headrace.common import options
+from headrace.common import options, server_options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.common.logs import get_logger
@@ -76,19 +76,21 @@ class Dispatcher(ServedJobs):
 
     def __init__(self, configuration: Configuration, address: str) -> None:
         super().__init__()
-        location = configuration.get(options.CLUSTER_DIR)
+        location = configuration.get(server_options.CLUSTER_DIR)
         if location is None:
-            raise ConfigurationError(f"{options.CLUSTER_DIR.key} has to say where programs, jobs and logs are kept")
+            raise ConfigurationError(
+                f"{server_options.CLUSTER_DIR.key} has to say where programs, jobs and logs are kept"
+            )
         self._configuration = configuration
         self._storage = open_storage(location, options=configuration.storage_options())
         self._storage.make()
         self.programs = Programs(self._storage)
         self._records = RunRecords(self._storage)
         self._leadership = Leadership(
-            self._storage.folder("leader"), address, configuration.get(options.CLUSTER_LEASE) / 1000
+            self._storage.folder("leader"), address, configuration.get(server_options.CLUSTER_LEASE) / 1000
         )
-        archives = configuration.get(options.ARCHIVE_DIR) or f"{self._storage}/archives"
-        self._defaults = {**_of_jobs(configuration), options.ARCHIVE_DIR.key: archives}
+        archives = configuration.get(server_options.ARCHIVE_DIR) or f"{self._storage}/archives"
+        self._defaults = {**_of_jobs(configuration), server_options.ARCHIVE_DIR.key: archives}
         self._around = Surroundings(
             location=str(self._storage),
             storage_options=configuration.storage_options(),
@@ -119,7 +121,7 @@ class Dispatcher(ServedJobs):
     @property
     def takes_programs(self) -> bool:
         """True if programs can be uploaded."""
-        return self._configuration.get(options.WEB_SUBMIT)
+        return self._configuration.get(server_options.WEB_SUBMIT)
 
     @property
     def leads(self) -> bool:
@@ -143,7 +145,7 @@ class Dispatcher(ServedJobs):
         running = [job for job in self._runs.values() if job.is_running] if self._leads else []
         for job in running:
             job.terminate()
-        until = time.monotonic() + self._configuration.get(options.CLUSTER_STOP_TIMEOUT) / 1000
+        until = time.monotonic() + self._configuration.get(server_options.CLUSTER_STOP_TIMEOUT) / 1000
         while any(job.is_running for job in running) and time.monotonic() < until:
             time.sleep(_STEP_SECONDS)
         for job in running:
@@ -154,7 +156,7 @@ class Dispatcher(ServedJobs):
         self.abandon()
 
     def _lead(self) -> None:
-        pause = self._configuration.get(options.CLUSTER_LEASE) / 1000 / 16
+        pause = self._configuration.get(server_options.CLUSTER_LEASE) / 1000 / 16
         while not self._leaves.is_set():
             try:
                 self._leads = self._leadership.look()
@@ -199,7 +201,7 @@ class Dispatcher(ServedJobs):
     def _forget(self) -> None:
         """Remove the oldest of the jobs that have ended, where there are too many; their archives stay."""
         ended = sorted((job for job in self._runs.values() if job.end is not None), key=lambda job: job.submission.time)
-        most = self._configuration.get(options.JOBSTORE_CAPACITY)
+        most = self._configuration.get(server_options.JOBSTORE_CAPACITY)
         for job in ended[: max(0, len(ended) - most)]:
             job.record.remove()
             with self._lock:
@@ -333,7 +335,7 @@ class Dispatcher(ServedJobs):
             settings[options.CHECKPOINT_DIR.key] = str(folder)
             if has_begun(folder):
                 job_id = Generations(folder.folder("generations")).job_id() or job_id
-        return job_id, {**settings, options.FIXED_JOB_ID.key: job_id}
+        return job_id, {**settings, server_options.FIXED_JOB_ID.key: job_id}
 
 
 def _check(configuration: Configuration) -> None:

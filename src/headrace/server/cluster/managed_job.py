@@ -12,7 +12,7 @@ from typing import Final
 
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.failure_history import FailureHistory
-from headrace.common import options, wording
+from headrace.common import options, scheduler_options, wording
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, InfrastructureError, JobCancelledError, JobExecutionError
 from headrace.common.job_execution_result import JobFailure
@@ -400,7 +400,7 @@ class ManagedJob(ServedJob):
         directory = self.configuration.get(options.CHECKPOINT_DIR)
         try:
             if directory is not None and has_begun(folder := open_storage(directory, options=self._storage_options())):
-                history = FailureHistory(folder, self.configuration.get(options.EXCEPTION_HISTORY_SIZE))
+                history = FailureHistory(folder, self.configuration.get(scheduler_options.EXCEPTION_HISTORY_SIZE))
                 failure = history.add(failure)
         except (OSError, HeadraceError) as error:
             logger.warning("job %s: a crash cannot be kept in its history: %s", self.record.name, error)

@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.configuration import Configuration
 from headrace.common.logs import KeptLog
 from headrace.server.cluster.dispatcher import Dispatcher

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headrace.common import options
+from headrace.common import scheduler_options as options
 from headrace.common.configuration import masked
 from headrace.common.job_execution_result import JobFailure
 from headrace.common.job_status import JobStatus

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
-from headrace.common import options
+from headrace.common import options, server_options
 from headrace.server.cluster.dispatcher import Dispatcher, WantedRun
 from headrace.server.cluster.programs import Program
 from headrace.server.errors import RestError, bad_request
@@ -136,7 +136,7 @@ def _dispatcher(request: RestRequest) -> Dispatcher:
             "programs, or the program itself with `headrace run --rest job.py`"
         )
     if not dispatcher.takes_programs:
-        raise RestError(HTTPStatus.FORBIDDEN, f"{options.WEB_SUBMIT.key} is false: no programs are taken here")
+        raise RestError(HTTPStatus.FORBIDDEN, f"{server_options.WEB_SUBMIT.key} is false: no programs are taken here")
     dispatcher.check_leads()
     return dispatcher
 

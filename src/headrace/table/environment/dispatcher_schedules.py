@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TypeGuard
 
-from headrace.common import options
+from headrace.common import server_options as options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.common.logs import get_logger
