@@ -34,7 +34,7 @@ _FRESH_SECONDS: Final = 0.5
 _MOST_SECONDS: Final = 3.0
 """The longest that one is reused, as in Flink: clients soon request what it names, which is gone one day."""
 
-_SHARE: Final = 0.002
+_SHARE: Final = 0.003
 """The share of a core for making such answers while many ask."""
 
 _MOST_LONG: Final = 4

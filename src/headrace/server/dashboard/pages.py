@@ -65,7 +65,7 @@ _LEAST_SECONDS: Final = 1.0
 _MOST_SECONDS: Final = 5.0
 """The shortest and the longest that a page is shown again as it was."""
 
-_SHARE: Final = 0.002
+_SHARE: Final = 0.005
 """The share of a core for making pages while many ask."""
 
 _LEVEL: Final = 4
