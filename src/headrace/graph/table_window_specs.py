@@ -165,8 +165,9 @@ class TableWindowSpec(ColumnarWindowSpec):
             or not isinstance(base, AlignedWindows | GrowingWindows)
         ):
             return None
-        step = base.slide if isinstance(base, AlignedWindows) else base.step
-        return TimerFiringOrder(TimersOfWindows(windows, step, base.offset, self.timers_wait), codec_of(records), keys)
+        step, size = (base.slide, base.size) if isinstance(base, AlignedWindows) else (base.step, 0)
+        timers = TimersOfWindows(windows, step, base.offset + size, self.timers_wait)
+        return TimerFiringOrder(timers, codec_of(records), keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ many results one by one: they are then emitted by hash and key, until all open w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -98,7 +98,7 @@ STORE: Final = "firing-order"
 MOST_TIMERS: Final = 4096
 """With more timers the order of windows that end together is that of hashes and keys."""
 _TOGETHER: Final = 1 << 13
-_TIMER, _WAITING, _QUIET = range(3)
+_TIMER, _WAITING, _QUIET, _EARLY = range(4)
 _SCHEMA: Final = pa.schema([("place", pa.int64()), ("end", pa.int64()), ("kind", pa.int8())])
 
 Pane = tuple[int, Any]
@@ -115,6 +115,7 @@ class TimersOfWindows:
         offset: the offset of their ends.
         waits: whether records are buffered until a slice of windows has ended, and timers are registered only then: for
             one end at a time, since firing a window registers the next. Else each record has a timer in each window.
+            Before 1970 nothing has ended for Flink's buffers.
     """
 
     windows: RegularWindows
@@ -133,13 +134,13 @@ class TimersOfWindows:
         found: Longs = np.minimum(ends + missing * self.step, self.windows.last_ends(times))
         return found
 
-    def following(self, end: int) -> int | None:
-        """The end of the next window that shares records with one that has fired; None when there is none."""
+    def following(self, end: int, *, is_empty: bool) -> int | None:
+        """The end of the next window that has a timer now that one has fired; None when there is none."""
         if not self.waits:
             return None
         if isinstance(self.windows, GrowingWindows):
             return end + self.step if end < self.windows.last_ends(end - 1) else None
-        return end + self.step if self.windows.per_timestamp > 1 else None
+        return end + self.step if self.windows.per_timestamp > 1 and not is_empty else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,7 @@ class TimerFiringOrder:
         found = sorted(zip(*(column.to_pylist() for column in rows.columns), keys.values.to_pylist(), strict=True))
         self._queue = TimerHeap[Pane]([(end - 1, (end, key)) for _, end, kind, key in found if kind == _TIMER])
         self._waiting: dict[Pane, None] = {(end, key): None for _, end, kind, key in found if kind == _WAITING}
+        self._early = {(end, key) for _, end, kind, key in found if kind == _EARLY}
         self._quiet_until = max((end for _, end, kind, _ in found if kind == _QUIET), default=MIN_WATERMARK)
 
     def sorted(self, batch: KeyedBatch | None, watermark: int, fired: list[Batch]) -> list[Batch]:
@@ -228,6 +230,7 @@ class TimerFiringOrder:
             return fired
         shown = concat(fired) if fired else None
         panes = [] if shown is None else self._panes_of(shown)
+        self._remember_early(pane for pane in panes if self._timers.waits and pane[0] <= 0)
         order = list(self._followed(batch, watermark, set(panes)))
         if shown is None:
             return fired
@@ -388,8 +391,9 @@ class TimerFiringOrder:
         return int(starts[passed]) if passed < len(starts) else len(ends)
 
     def _steps(self, stamps: Longs) -> Longs:
-        """Numbers of the intervals between watermarks at which a window may end."""
-        return (stamps + 1 - self._timers.offset) // self._timers.step
+        """Numbers of the intervals between watermarks at which a window may end, or the year 1970 begins."""
+        numbers: Longs = (stamps + 1 - self._timers.offset) // self._timers.step + (stamps >= 0)
+        return numbers
 
     def _some_stretches(
         self, keys: KeyColumn, ends: Longs, stamps: Longs, is_late: npt.NDArray[np.bool_]
@@ -436,17 +440,26 @@ class TimerFiringOrder:
             if self._watermark + 1 >= self._quiet_until:
                 self._quiet_until, self._is_changed = MIN_WATERMARK, True
             return
-        if self._waiting and min(end for end, _ in self._waiting) - 1 <= watermark:
+        if self._waiting and watermark >= 0 and min(end for end, _ in self._waiting) - 1 <= watermark:
             for end, key in self._waiting:
                 self._queue.add(end - 1, (end, key))
             self._waiting, self._is_changed = {}, True
         while len(self._queue) and self._queue.first <= watermark:
             _, (end, key) = self._queue.poll()
             self._is_changed = True
-            following = self._timers.following(end) if (end, key) in shown else None
+            is_empty = (end, key) not in shown and (end, key) not in self._early
+            following = self._timers.following(end, is_empty=is_empty)
             if following is not None:
                 self._queue.add(following - 1, (following, key))
             yield end, key
+        if self._early and watermark >= 0:
+            self._early, self._is_changed = set(), True
+
+    def _remember_early(self, panes: Iterable[Pane]) -> None:
+        """Remembers windows that are emitted before their timers fire, because they ended before 1970."""
+        early = set(panes)
+        if early:
+            self._early, self._is_changed = self._early | early, True
 
     def _pass(self, batch: KeyedBatch | None, watermark: int) -> None:
         """Only updates the time until which timers are not tracked, for records that cannot change that."""
@@ -469,11 +482,12 @@ class TimerFiringOrder:
         """Stops tracking timers until all windows have ended that are open, or are opened before that."""
         ends = [end for end, _ in self._waiting] + [time + 1 for time, _ in self._queue.timers]
         self._quiet_until, self._is_changed = max([until, self._quiet_until, *ends]), True
-        self._queue, self._waiting = TimerHeap(), {}
+        self._queue, self._waiting, self._early = TimerHeap(), {}, set()
 
     def _write(self) -> None:
         rows = [(place, end, _TIMER, key) for place, (_, (end, key)) in enumerate(self._queue.timers)]
         rows += [(place, end, _WAITING, key) for place, (end, key) in enumerate(self._waiting)]
+        rows += [(place, end, _EARLY, key) for place, (end, key) in enumerate(sorted(self._early))]
         if self._is_quiet:
             rows.append((0, self._quiet_until, _QUIET, self._any_key))
         canonical = self._codec.arrow_type

@@ -22,7 +22,7 @@ from headrace.operators.join.regular.definition import JoinCondition, JoinDefini
 from headrace.operators.join.results import INNER, NOBODY, JoinType
 from headrace.operators.join.window_join import pairs_of_groups
 from headrace.operators.waiting import TakenBatches, WaitingBatches
-from headrace.operators.window.table.firing_order import TIMERS_OF_ENDED_WINDOWS
+from headrace.operators.window.table.firing_order import TIMERS_OF_RECORDS
 from headrace.operators.window.table.local_time import LocalTime
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments
@@ -50,7 +50,7 @@ class TableWindowJoinOperator(EventTimeOperator):
         clock: the clock by which windows end.
     """
 
-    timers = TIMERS_OF_ENDED_WINDOWS
+    timers = TIMERS_OF_RECORDS
 
     def __init__(
         self, definition: JoinDefinition, codec: KeyCodec, *, end_fields: tuple[int, int], clock: LocalTime
