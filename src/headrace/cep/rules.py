@@ -20,7 +20,7 @@ from headrace.datastream.streams.checks import bound_condition
 from headrace.expressions import Expression
 from headrace.operators.pattern.automaton import Automaton, StateType
 from headrace.operators.pattern.conditions import Condition, EventExpression, EventType, TakenExpression
-from headrace.operators.pattern.row_conditions import row_condition
+from headrace.operators.pattern.iterative_conditions import row_condition
 from headrace.operators.pattern.rules import RuleChange
 
 _FIELDS: Final = ("id", "pattern", "conditions", "version")

@@ -24,7 +24,7 @@ from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.functions import method_of
 from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.matched_rows import MatchExpressions
+from headrace.operators.pattern.match_values import MatchExpressions
 from headrace.operators.pattern.rules import RuleReader
 from headrace.state.protocols import KEYED, StateKind, StateKinds
 

@@ -21,10 +21,10 @@ from headrace.common.errors import InvalidTypeError, JobExecutionError
 from headrace.common.typeinfo import Types
 from headrace.expressions import Expression, avg_of, coalesce, col, count_of, first, last, max_of, min_of, sum_of
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
+from headrace.operators.pattern.iterative_conditions import LaggedCondition, RowCondition, with_lags
 from headrace.operators.pattern.match_results import PatternFunction
 from headrace.operators.pattern.pattern_operator import PatternOperator, PatternSettings
 from headrace.operators.pattern.patterns_at_work import FixedPattern
-from headrace.operators.pattern.row_conditions import LaggedCondition, RowCondition, with_lags
 from headrace.state.hashmap_backend import HashMapOperatorStates
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, Run, RunStore

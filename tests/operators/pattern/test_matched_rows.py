@@ -16,8 +16,8 @@ from headrace.common import Types
 from headrace.common.logical_types import AtomicType, LogicalType, TypeRoot, bigint
 from headrace.expressions import bind, col
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.pattern import matched_rows
-from headrace.operators.pattern.matched_rows import AggregateOfMatch, Extents, MatchedRows, RowOfMatch, TimeOfMatch
+from headrace.operators.pattern import match_values
+from headrace.operators.pattern.match_values import AggregateOfMatch, Extents, MatchedRows, RowOfMatch, TimeOfMatch
 from tests.draws import draws
 
 INT, DOUBLE = AtomicType(TypeRoot.INTEGER), AtomicType(TypeRoot.DOUBLE)
@@ -81,7 +81,7 @@ def test_values_are_those_of_each_match(events: list[Any], data: st.DataObject) 
     matches = data.draw(st.lists(st.lists(row, min_size=1, max_size=6), min_size=1, max_size=5))
     check_values(matched(events, matches), events, matches, is_final=False)
     of_rows = matched(events, matches, all_rows=True)
-    with patch.object(matched_rows, "_MOST_ROWS", data.draw(st.sampled_from([1, 4, 100]))):
+    with patch.object(match_values, "_MOST_ROWS", data.draw(st.sampled_from([1, 4, 100]))):
         running = [match[: number + 1] for match in matches for number in range(len(match))]
         check_values(of_rows, events, running, is_final=False)
         check_values(of_rows, events, [match for match in matches for _ in match], is_final=True)

@@ -15,9 +15,9 @@ from headrace.common.errors import EvaluationError
 from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.expressions import bind, col
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.pattern import row_conditions
-from headrace.operators.pattern.matched_rows import AggregateOfMatch, MatchExpressions, RowOfMatch, Variables
-from headrace.operators.pattern.row_conditions import Answers, RowCondition, RowTable
+from headrace.operators.pattern import iterative_conditions
+from headrace.operators.pattern.iterative_conditions import ConditionResults, RowCondition, RowTable
+from headrace.operators.pattern.match_values import AggregateOfMatch, MatchExpressions, RowOfMatch, Variables
 from tests.draws import draws
 
 INT = AtomicType(TypeRoot.INTEGER)
@@ -59,13 +59,13 @@ def test_answers_are_those_of_each_match(data: st.DataObject, worth: int) -> Non
     keys = sorted(data.draw(st.lists(st.integers(0, 2), min_size=1, max_size=12)))
     prices = data.draw(st.lists(st.none() | st.integers(0, 9), min_size=len(keys), max_size=len(keys)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_conditions, "_ONE", worth)
-        answers = Answers(CONDITION, table_of(prices, keys))
+        patch.setattr(iterative_conditions, "_ONE", worth)
+        results = ConditionResults(CONDITION, table_of(prices, keys))
         for row in data.draw(st.lists(st.integers(0, len(keys) - 1), max_size=12)):
             before = list(range(keys.index(keys[row]), row))
             chosen = data.draw(st.lists(st.sampled_from(before), unique=True)) if before else []
             taken = {0: sorted(chosen[: len(chosen) // 2]), 1: sorted(chosen[len(chosen) // 2 :])}
-            found = answers.holds(row, lambda variables, taken=taken: _rows(taken, variables))
+            found = results.holds(row, lambda variables, taken=taken: _rows(taken, variables))
             assert found == expected(prices, row, taken)
 
 
@@ -74,11 +74,11 @@ def _rows(taken: dict[int, list[int]], variables: Variables) -> list[int]:
 
 
 def test_a_row_that_nobody_asks_for_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_conditions, "_ONE", 1 << 20)
+    monkeypatch.setattr(iterative_conditions, "_ONE", 1 << 20)
     quotient = bind(12 // col("now") > 2, Types.ROW_NAMED(["now"], [Types.INT()]))
-    answers = Answers(
+    results = ConditionResults(
         RowCondition(MatchExpressions((RowOfMatch((0,), 0),), (quotient,)), 0), table_of([3, 0, 6], [0, 0, 0])
     )
-    assert [answers.holds(row, lambda _: []) for row in (0, 2, 0)] == [True, False, True]
+    assert [results.holds(row, lambda _: []) for row in (0, 2, 0)] == [True, False, True]
     with pytest.raises(EvaluationError):
-        answers.holds(1, lambda _: [])
+        results.holds(1, lambda _: [])

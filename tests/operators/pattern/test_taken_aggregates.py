@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from headrace.common.typeinfo import Types
 from headrace.expressions import avg_of, count_of, max_of, min_of, sum_of
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
-from headrace.operators.pattern.matched_rows import (
+from headrace.operators.pattern.iterative_conditions import row_condition
+from headrace.operators.pattern.match_values import (
     AggregateOfMatch,
     NoPlainValueError,
     RowLists,
     TakenAggregate,
     stepwise_aggregate,
 )
-from headrace.operators.pattern.row_conditions import row_condition
 from headrace.operators.pattern.shared_buffer import Step
 from tests.draws import draws
 

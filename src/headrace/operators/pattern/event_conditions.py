@@ -38,7 +38,7 @@ from headrace.operators.pattern.conditions import (
     Not,
     Or,
 )
-from headrace.operators.pattern.row_conditions import LaggedCondition
+from headrace.operators.pattern.iterative_conditions import LaggedCondition
 from headrace.operators.stateless import user_code_of
 from headrace.operators.user_code import is_interruption
 

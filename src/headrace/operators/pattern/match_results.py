@@ -26,7 +26,7 @@ from headrace.operators.base import OperatorContext, Output, UserCode
 from headrace.operators.collector import RowCollector, results_of
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, RuntimeContext, results_made_by
 from headrace.operators.pattern.event_conditions import Events
-from headrace.operators.pattern.matched_rows import Extents, MatchedRows, MatchExpressions
+from headrace.operators.pattern.match_values import Extents, MatchedRows, MatchExpressions
 from headrace.operators.pattern.rules import RuleVersion
 from headrace.operators.pattern.shared_buffer import MatchedEvents, PreferredMatch
 from headrace.operators.user_code import user_error

@@ -14,8 +14,10 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import KeyedBatch, OperatorContext, UserCode
 from headrace.operators.pattern import found_matches, pattern_filter, stored_matches
 from headrace.operators.pattern.automaton import Automaton
+from headrace.operators.pattern.condition_evaluator import ConditionEvaluator
 from headrace.operators.pattern.event_conditions import EvaluatedEvents, EventConditions, Events, KnownColumns
 from headrace.operators.pattern.found_matches import FoundMatches
+from headrace.operators.pattern.iterative_conditions import RowCondition, with_lags
 from headrace.operators.pattern.key_matching import KeyMatching
 from headrace.operators.pattern.keyed_events import (
     DueKeys,
@@ -29,8 +31,6 @@ from headrace.operators.pattern.keyed_events import (
 from headrace.operators.pattern.match_results import MatchResults
 from headrace.operators.pattern.nfa import Nfa
 from headrace.operators.pattern.preferred_matching import PreferredMatching, PreferredNfa, Ways
-from headrace.operators.pattern.row_answers import RowAnswers
-from headrace.operators.pattern.row_conditions import RowCondition, with_lags
 from headrace.operators.pattern.rules import RuleVersion
 from headrace.operators.pattern.stored_matches import PatternTimers, StoredMatches
 from headrace.state.keys import KeyColumn
@@ -67,7 +67,7 @@ class PatternMatcher:
     matches: StoredMatches
     timers: PatternTimers
     evaluated: EvaluatedEvents
-    rows: RowAnswers
+    rows: ConditionEvaluator
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class PatternMatcher:
             events: the events.
         """
         self._found = found
-        self.rows = RowAnswers(keyed, found, self._stages, self._type, events, self._clock())
+        self.rows = ConditionEvaluator(keyed, found, self._stages, self._type, events, self._clock())
         if self.evaluated.looking_back:
             self.evaluated.look_back(self.rows)
         value_of = events.reader(is_for_all=keyed.are_nearly_all) if self._has_calls else _same

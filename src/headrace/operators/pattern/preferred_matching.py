@@ -26,11 +26,11 @@ from headrace.operators.pattern.automaton import (
 )
 from headrace.operators.pattern.conditions import Always, And, Condition, EventBit, Facts, Or
 from headrace.operators.pattern.event_conditions import EvaluatedEvents
+from headrace.operators.pattern.iterative_conditions import RowCondition, Taken
 from headrace.operators.pattern.keyed_events import OrderedEvents
 from headrace.operators.pattern.match_results import MatchResults
-from headrace.operators.pattern.matched_rows import Variables
+from headrace.operators.pattern.match_values import Variables
 from headrace.operators.pattern.nfa import Nfa
-from headrace.operators.pattern.row_conditions import RowCondition, Taken
 from headrace.operators.pattern.shared_buffer import NfaState, PreferredMatch, Step, steps_of
 
 Holds = Callable[[RowCondition, int, Taken], bool]

@@ -17,7 +17,8 @@ from headrace.graph.pattern_specs import MatchSpec
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.pattern.automaton import Automaton, SkipPastLastEvent, SkipStrategy, SkipToNext, SkipToStage
 from headrace.operators.pattern.conditions import And, Condition, EventExpression, Or
-from headrace.operators.pattern.matched_rows import (
+from headrace.operators.pattern.iterative_conditions import RowCondition
+from headrace.operators.pattern.match_values import (
     AggregateOfMatch,
     MatchExpressions,
     NumberOfMatch,
@@ -27,7 +28,6 @@ from headrace.operators.pattern.matched_rows import (
     ValueOfMatch,
     Variables,
 )
-from headrace.operators.pattern.row_conditions import RowCondition
 from headrace.operators.record_times import RecordTime
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.functions.types import INT, root_of, timestamp_ltz

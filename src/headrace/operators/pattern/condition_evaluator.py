@@ -1,10 +1,10 @@
-"""The rows that are matched at once, key by key, and the answers of conditions for them.
+"""Evaluates iterative conditions for the events that are matched at once, one event and one partial match at a time.
 
-A condition over rows that are anywhere, ``col("price") > last("fall").price + 1``, is computed as columns for all rows;
-where that is asked often, it becomes a function of Python objects. What it computes of one row alone is computed for
-all rows at once then: ``price``, and ``price + 1``. What is left to be done for one event and one partial match is to
-compare two values, however far apart their rows are. Aggregates are brought forward from step to step
-(:mod:`headrace.operators.pattern.matched_rows`). Comparisons and logic are the same for Python's numbers and texts
+A condition over any rows, such as ``col("price") > last("fall").price + 1``, is computed as columns. A condition that
+is evaluated often becomes a function of Python objects. Then each part that reads one row alone (``price``, and
+``price + 1``) is computed for all rows at once, and one event and one partial match take one comparison of two values,
+however far apart their rows are. Aggregates are brought forward from step to step
+(:mod:`headrace.operators.pattern.match_values`). Comparisons and logic are the same for Python's numbers and texts
 as for Arrow's, and so is the arithmetic of doubles, and of integers as long as results have 64 bits; what is different
 is left to columns.
 """
@@ -32,8 +32,16 @@ from headrace.expressions.evaluation import fields_in
 from headrace.expressions.functions import FUNCTIONS, Family
 from headrace.operators.pattern.event_conditions import Events
 from headrace.operators.pattern.found_matches import FoundMatches
+from headrace.operators.pattern.iterative_conditions import (
+    ConditionResults,
+    LaggedCondition,
+    RowCondition,
+    RowTable,
+    Taken,
+    is_worthwhile,
+)
 from headrace.operators.pattern.keyed_events import KeyedEvents
-from headrace.operators.pattern.matched_rows import (
+from headrace.operators.pattern.match_values import (
     AggregateOfMatch,
     NoPlainValueError,
     RowOfMatch,
@@ -42,14 +50,6 @@ from headrace.operators.pattern.matched_rows import (
     Variables,
     stepwise_aggregate,
     whole,
-)
-from headrace.operators.pattern.row_conditions import (
-    Answers,
-    LaggedCondition,
-    RowCondition,
-    RowTable,
-    Taken,
-    is_worthwhile,
 )
 from headrace.operators.pattern.shared_buffer import Step, steps_of
 
@@ -358,8 +358,8 @@ def _coalesced(tests: Sequence[Test]) -> Test:
     return test
 
 
-class RowAnswers:
-    """The rows of all keys that are visited, and what conditions say of them; made when somebody asks.
+class ConditionEvaluator:
+    """Evaluates conditions over the rows of all keys that are visited, which are gathered when the first needs them.
 
     Args:
         keyed: the events of the keys.
@@ -381,7 +381,7 @@ class RowAnswers:
     ) -> None:
         self._keyed, self._found, self._stages = keyed, found, stages
         self._type, self._events, self._clock = type_, events, clock
-        self._answers: dict[RowCondition, Answers] = {}
+        self._results: dict[RowCondition, ConditionResults] = {}
         self._uses: Counter[RowCondition] = Counter()
         self._tests: dict[RowCondition, ScalarTest | None] = {}
 
@@ -412,10 +412,10 @@ class RowAnswers:
 
     def holds(self, condition: RowCondition, row: int, taken: Taken) -> bool:
         """Evaluate a condition for a row, and those that have been taken."""
-        answers = self._answers.get(condition)
-        if answers is None:
-            answers = self._answers[condition] = Answers(condition, self._table)
-        return answers.holds(row, taken)
+        results = self._results.get(condition)
+        if results is None:
+            results = self._results[condition] = ConditionResults(condition, self._table)
+        return results.holds(row, taken)
 
     @cached_property
     def _columns(self) -> pa.RecordBatch:

@@ -1,10 +1,10 @@
 """Conditions over columns of the current row and of rows matched before: ``B.price > LAST(B.price, 1)``.
 
 They are the iterative expressions of patterns of streams as well, whose stages are the variables and which are bound to
-the type of the events: ``col("price") < last("fall").price``. Such a condition is asked for one row and one partial
-match at a time. But all that it depends on is how far the rows that it reads are from the current one, and it is asked
-with the same few distances again and again. So when it has been asked often enough with some, it is computed with them
-for all rows at once, as columns.
+the type of the events: ``col("price") < last("fall").price``. Such a condition is evaluated for one row and one partial
+match at a time. But its value depends only on the distances from the current row to the rows that it reads, and the
+same few distances come again and again. So once a condition has been evaluated often enough with some distances, it is
+computed with them for all rows at once, as columns.
 
 Where the stages of a pattern directly follow one another, all partial matches in a state read the same row: the last
 one that they have taken is the row of the key before the current one. Then the condition is a column over these two
@@ -34,7 +34,7 @@ from headrace.operators.aggregates import simple, sums
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.pattern.automaton import Action, Automaton, StateType, Transition
 from headrace.operators.pattern.conditions import Condition, EventBit, Facts
-from headrace.operators.pattern.matched_rows import (
+from headrace.operators.pattern.match_values import (
     AggregateOfMatch,
     MatchExpressions,
     NumberOfMatch,
@@ -171,12 +171,12 @@ def _distances(row: int, rows: Sequence[int]) -> Reach:
 
 
 def is_worthwhile(uses: int, rows: int) -> bool:
-    """Return whether a condition has been asked for so often that it is computed for many rows."""
+    """Return whether a condition has been evaluated so often that it pays to compute it for many rows."""
     return uses * _ONE > rows
 
 
-class Answers:
-    """The answers of a condition for the rows of a table.
+class ConditionResults:
+    """Evaluates a condition for the rows of a table, and keeps the results that it has for all rows.
 
     Args:
         condition: the condition.
@@ -213,12 +213,12 @@ class Answers:
         return is_worthwhile(uses, cost) and len(self._whole) < _MOST_SHAPES
 
     def _of_all_rows(self, shape: Shape) -> bytes:
-        """The answer for each row that has rows of its key at such distances before it."""
+        """The result for each row that has rows of its key at such distances before it."""
         starts = self._table.starts
         farthest = max((distance for reach in shape for distance in reach[:1]), default=0)
         rows = np.flatnonzero(np.arange(len(starts)) - farthest >= starts)
         answers = np.full(len(starts), _UNKNOWN, np.uint8)
-        with suppress(EvaluationError):  # of a row that nobody has asked for
+        with suppress(EvaluationError):  # of a row for which it may never be evaluated
             answers[rows] = self._condition.holds_for(self._table, rows, shape)
         found = self._whole[shape] = answers.tobytes()
         return found
