@@ -1,8 +1,10 @@
-"""The process of a job of a dispatcher: ``python -m headrace.cli.job_process FOLDER``.
+"""The processes of a dispatcher's jobs: ``python -m headrace.cli.job_process FOLDER``.
 
-It says that it runs its attempt before it does anything else, and ends where a later attempt was begun.
+A process claims its attempt before it does anything else, and ends where a later attempt was begun. With ``--plan`` it
+runs the program only up to its first job, and writes the plan of that.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -21,7 +23,7 @@ from headrace.common.durable import write_file
 from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.common.logs import get_logger
 from headrace.savepoint.requests import JobProcess
-from headrace.server.cluster.processes import LOG, OUTPUT, SERVER, TASK, TOKEN, JobTask
+from headrace.server.cluster.processes import LOG, OUTPUT, PLAN, SERVER, TASK, TOKEN, JobTask
 from headrace.server.cluster.records import AttemptEnd, RunRecord, RunRecords, StartedProcess, millis
 from headrace.server.rotated_log import LogLimits, RotatedLog, keep_bounded
 from headrace.storage.locations import open_storage
@@ -86,6 +88,40 @@ def _run(task: JobTask, settings: dict[str, str], folder: Path) -> tuple[int, st
     except HeadraceError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1, str(error)
+
+
+def plan(folder: Path) -> int:
+    """Run a program up to its first job, and write the plan of that beside it.
+
+    Returns:
+        The exit code.
+    """
+    from headrace.cli.run import run_script
+    from headrace.cli.sql.client import SqlClient, tables_with
+    from headrace.client.running import GraphCaptured, capture_graphs
+    from headrace.plan.plan_document import plan_to_document
+
+    task = JobTask.read(folder / TASK)
+    program = Path(task.program)
+    with capture_graphs(task.settings) as captured, contextlib.redirect_stdout(sys.stderr):
+        try:
+            if program.suffix == ".sql":
+                SqlClient(tables_with(task.settings), _say).run(program.read_text(), program.name)
+            else:
+                run_script(script_of(program, task.entry), task.arguments)
+        except GraphCaptured:
+            pass
+        except HeadraceError as error:
+            sys.stderr.write(f"{error}\n")
+    if not captured:
+        sys.stderr.write(f"{program.name} came to no job\n")
+        return 1
+    write_file(folder / PLAN, [json.dumps(plan_to_document(captured[0][1])).encode()], durable=False)
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def script_of(program: Path, entry: str) -> Path:
@@ -153,4 +189,4 @@ def _watch(record: RunRecord, attempt: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit((plan if "--plan" in sys.argv[2:] else main)(Path(sys.argv[1])))

@@ -38,8 +38,7 @@ LOG: Final = "log"
 PLAN: Final = "plan.json"
 
 _MAIN: Final = "headrace.cli.job_process"
-_PLANNER: Final = "headrace.cli.plan_process"
-"""The modules that processes run; they are above this package."""
+"""The module that processes run; it is above this package."""
 
 _PLAN_SECONDS: Final = 25.0
 """The time limit of a program that is run up to its first job."""
@@ -194,7 +193,7 @@ def planned(folder: Path, task: JobTask) -> JobPlan:
         HeadraceError: when the program comes to none.
     """
     _write(folder / TASK, json.dumps(asdict(task)))
-    command = [sys.executable, "-P", "-m", _PLANNER, str(folder)]
+    command = [sys.executable, "-P", "-m", _MAIN, str(folder), "--plan"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_PLAN_SECONDS, check=False)
     except subprocess.TimeoutExpired:
