@@ -149,7 +149,7 @@ class GroupBinder(ExpressionBinder):
             return self.inputs.index(scalar)
         self.inputs.append(scalar)
         if name is None and isinstance(scalar, InputRef):
-            name = self.scope.row[scalar.index].name
+            name = unique_names([field.name for field in self.scope.row])[scalar.index]
         self.input_names.append(name or f"$f{len(self.inputs) - 1}")
         return len(self.inputs) - 1
 
@@ -246,10 +246,9 @@ class GroupBinder(ExpressionBinder):
         cast = tuple(map(self.implicit, operands, signature.operands))
         nullable = signature.result.nullable or (node.filter is not None and function.name not in _NEVER_NULL)
         time = cast[0].time if cast and signature.result.as_nullable() == cast[0].type.as_nullable() else None
-        columns = tuple(map(self._input, cast))
-        is_distinct = node.quantifier is sql.SetQuantifier.DISTINCT
-        if function.name == "COUNT" and not is_distinct and not any(each.type.nullable for each in cast):
-            columns = ()  # all rows count
+        is_distinct = node.quantifier is sql.SetQuantifier.DISTINCT and function.name not in ("MAX", "MIN")
+        counts_all = function.name == "COUNT" and not is_distinct and not any(each.type.nullable for each in cast)
+        columns = () if counts_all else tuple(map(self._input, cast))
         call = AggregateCall(
             function.name,
             columns,

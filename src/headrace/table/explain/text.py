@@ -21,6 +21,7 @@ from headrace.table.physical.planner import Planner
 from headrace.table.physical.scalar_text import batch_text, calcite_text
 from headrace.table.physical.scalar_text import execution_text as execution_scalar_text
 from headrace.table.rules.rank import LogicalRank
+from headrace.table.rules.unique_groups import with_needed_distinct
 
 _RULES_OF_STREAMS: Final[ConversionRules] = {}
 _RULES_OF_BATCH: Final[ConversionRules] = {LogicalRank: converted_rank}
@@ -56,7 +57,7 @@ def explain_text(
     physical = _physical_plan(roots, details, is_batch=is_batch, advice=[each.nodes for each in advice])
     executed = [batch_execution_plan(root, execution_scalar_text) for root in roots] if is_batch else roots
     return (
-        f"== Abstract Syntax Tree ==\n{logical_text(relations)}\n\n"
+        f"== Abstract Syntax Tree ==\n{logical_text([with_needed_distinct(each) for each in relations])}\n\n"
         f"== {title} ==\n{physical}\n\n{below}"
         f"== Optimized Execution Plan ==\n{execution_text(executed, execution_scalar_text)}\n"
     )

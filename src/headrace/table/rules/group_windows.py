@@ -61,6 +61,12 @@ class LogicalGroupWindowAggregate(Relation):
         return Field("", _CLOCK), row_time, Field("", _MOMENT, TimeAttribute.PROCTIME)
 
 
+def has_group_window(aggregate: LogicalAggregate) -> bool:
+    """Return whether rows are grouped by a window."""
+    below = aggregate.input
+    return isinstance(below, Project) and any(_window_of(below.expressions[index]) for index in aggregate.group)
+
+
 def with_group_windows(relation: Relation) -> Relation:
     """The relation in which group windows are relations of their own."""
     return relation.transform(_rewritten)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
+from headrace.table.rules.constant_groups import with_constants_above_groups
 from headrace.table.rules.empty import with_empty_inputs
 from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.group_windows import with_group_windows
@@ -20,6 +21,7 @@ from headrace.table.rules.shown_names import with_shown_names
 from headrace.table.rules.simplify import with_constants
 from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
+from headrace.table.rules.unique_groups import with_unique_groups
 
 
 def optimized(
@@ -39,7 +41,8 @@ def optimized(
         estimates: estimates by which inner joins are put in order; None to leave them in theirs.
     """
     relation = with_joins_for_subqueries(with_temporal_joins(with_one_of_equals(relation)))
-    relation = with_constants(with_simple_unions(with_normalized_sources(relation, is_upsert)), time_zone)
+    relation = with_simple_unions(with_normalized_sources(relation, is_upsert))
+    relation = with_constants_above_groups(with_constants(with_unique_groups(relation, purpose), time_zone))
     if purpose.is_shown:
         relation = with_filtered_columns(relation)
     relation = with_common_filters_below(with_filters_below(with_empty_inputs(relation)))
