@@ -1,4 +1,4 @@
-"""What an operator is: batches and watermarks in, batches and watermarks out, state beside it, no I/O of its own.
+"""The base of operators: batches and watermarks in, batches and watermarks out, state beside it, no I/O of its own.
 
 A keyed operator gets its records together with their keys.
 
@@ -28,7 +28,7 @@ from headrace.windowing.definition import ChangedWindows
 
 
 class Output(Protocol):
-    """Where an operator sends what it makes."""
+    """The receiver of what an operator emits."""
 
     def emit(self, batch: Batch) -> None:
         """Records of the main output; ``batch.watermarks`` are the output watermarks they were made under."""
@@ -42,7 +42,7 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpochScope:
-    """What is fixed for one epoch before it runs.
+    """The values that are fixed for one epoch before it runs.
 
     Attributes:
         epoch: the epoch's number.
@@ -56,7 +56,7 @@ class EpochScope:
 
 
 class ProcessLocalCache(Protocol):
-    """What an instance of an operator has cached that saves time and changes no result."""
+    """The caches of an operator instance, which save time and change no result."""
 
     @property
     def nbytes(self) -> int:
@@ -65,7 +65,7 @@ class ProcessLocalCache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """What an operator instance knows for its whole life.
+    """The context of an operator instance for its whole life.
 
     Attributes:
         name: the operator's name, as shown to the user.

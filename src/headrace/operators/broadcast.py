@@ -35,7 +35,7 @@ _OTHER_NAMES_OF_KEYED_SIDE: Final = {
 
 
 class _BroadcastAccess:
-    """What contexts of both sides have: the time, and broadcast state, as their side may use it."""
+    """The context that both sides share: the time, and broadcast state, as their side may use it."""
 
     _timer_service: TimerService
     _states: BroadcastStates
@@ -69,7 +69,7 @@ class _BroadcastAccess:
 
 @names_explained("BroadcastProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
 class BroadcastContext(ProcessContext, _BroadcastAccess):
-    """What methods learn about a record without a key, of either side."""
+    """The context of methods for records without a key, of either side."""
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ class BroadcastProcessOperator(ProcessOperator):
 
 @names_explained("KeyedBroadcastProcessFunction.ReadOnlyContext", _OTHER_NAMES_OF_KEYED_SIDE)
 class KeyedElementContext(KeyedProcessContext, _BroadcastAccess):
-    """What ``process_element`` and ``on_timer`` learn."""
+    """The context of ``process_element`` and ``on_timer``."""
 
 
 @names_explained("KeyedBroadcastProcessFunction.Context", _OTHER_NAMES_OF_BROADCAST_SIDE)
 class KeyedBroadcastContext(BroadcastContext):
-    """What ``process_broadcast_element`` learns."""
+    """The context of ``process_broadcast_element``."""
 
     def __init__(self, timer_service: ReadOnlyTimerService, states: BroadcastStates, keyed: KeyedStates) -> None:
         super().__init__(timer_service, states, states.writable)

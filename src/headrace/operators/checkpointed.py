@@ -30,7 +30,7 @@ from headrace.state.interfaces import (
 from headrace.state.protocols import StatesWithoutKeys
 
 READ_ONLY: Final = "broadcast state is changed in process_broadcast_element alone, so that all subtasks have the same"
-"""What errors say where broadcast state must not be changed."""
+"""The part of an error that explains where broadcast state must not be changed."""
 
 _CHANGES: Final = dict.fromkeys(("put", "put_all", "putAll", "remove", "update", "pop", "clear"), READ_ONLY)
 
@@ -126,7 +126,7 @@ _METHODS: Final = ("initialize_state", "snapshot_state")
 
 
 class FunctionSnapshotContext:
-    """Which checkpoint a function is asked to take part in.
+    """The checkpoint that a function takes part in.
 
     Examples:
         >>> from headrace.datastream import FunctionSnapshotContext
@@ -262,7 +262,7 @@ class _SubtaskStates(OperatorStateStore):
 
 
 def checkpointed(functions: Iterable[object]) -> list[CheckpointedFunction]:
-    """Those of an operator's functions that keep state of the subtask."""
+    """The functions of an operator that keep state of the subtask."""
     return [function for function in objects_of(functions) if isinstance(function, CheckpointedFunction)]
 
 

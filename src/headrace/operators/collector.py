@@ -26,7 +26,7 @@ Marks = list[tuple[int, Maker]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordOrigins:
-    """Which of several functions has made each record of a batch; looked up only when one does not fit.
+    """The functions that have made the records of a batch; looked up only when a record does not fit.
 
     Attributes:
         rows: the records.
@@ -37,7 +37,7 @@ class RecordOrigins:
     maker_at: Callable[[int], Maker]
 
     def of(self, record: object) -> Maker | None:
-        """Who has made a record; where several have made the very same object, the first of them."""
+        """The maker of a record; where several have made the very same object, the first of them."""
         return next((self.maker_at(place) for place, row in enumerate(self.rows) if row is record), None)
 
 
@@ -64,7 +64,7 @@ class OperatorRecordOrigin:
         return user_error(error, self.context, function=function, side_output=self.side_output)
 
     def joined(self, others: Sequence[RecordOrigin | None]) -> "OperatorRecordOrigin | None":
-        """That of records of several batches; None where not all are of the same output."""
+        """The makers of records of several batches; None where not all are of the same output."""
         makers = [self.makers]
         for other in others:
             if not isinstance(other, OperatorRecordOrigin) or not self._is_of_same_output(other):
@@ -79,7 +79,8 @@ class OperatorRecordOrigin:
 
 
 ONE_RECORD: Final = frozenset({str, bytes, bytearray, Row})
-"""What can be iterated over, and is one record all the same where a function returns it for its results."""
+"""Types that can be iterated over, and that are one record all the same where a function returns one for its
+results."""
 
 
 def refuse_one_record(returned: object) -> NoReturn:
@@ -92,7 +93,7 @@ def refuse_one_record(returned: object) -> NoReturn:
 
 
 def results_of(returned: Any, function: Any) -> Iterable[Any]:
-    """What a function has returned for all of its results, to be taken one by one.
+    """The results that a function has returned all together, which are iterated over one by one.
 
     Raises:
         TypeError: when there is nothing to take; it is noted whose result that is.
@@ -285,5 +286,5 @@ class ElementCollector:
 def _of_elements(
     rows: list[Any], sources: Sequence[int], maker_of: Callable[[int], Maker] | None
 ) -> RecordOrigins | None:
-    """Who has made rows, given the elements that they were made of."""
+    """The makers of rows, given the elements that the rows were made of."""
     return None if maker_of is None else RecordOrigins(rows, lambda place: maker_of(sources[place]))

@@ -30,7 +30,7 @@ Longs = npt.NDArray[np.int64]
 
 
 ORDER: Final = "in_event_time_order()"
-"""What a program calls for this, as errors call it."""
+"""The call that declares it in a program, as errors name it."""
 
 _MOST_WAITING: Final = 1 << 18
 """The most records of an epoch that wait: then those that are due are handed over."""
@@ -80,7 +80,7 @@ class EventTimeOrderOperator(Operator):
         self._waiting = {number: self._waiting_of(number, context) for number in self._turns}
 
     def _waiting_of(self, number: int, context: OperatorContext) -> WaitingForEventTime:
-        """What keeps the records of an input."""
+        """The buffer of the records of an input."""
         state, type_ = context.state, self._input_types[number]
         renamed = context.renamed_fields.of_parts({"": INPUTS[number]})
         if number == self._broadcast:

@@ -21,7 +21,7 @@ from headrace.operators.user_code import user_error
 
 
 class OnViolation(Enum):
-    """What becomes of a record that violates an expectation, and of the epoch that it is in."""
+    """The action on a record that violates an expectation, and on the epoch that it is in."""
 
     COUNT = "count"
     """The record goes on, and is counted."""
@@ -36,7 +36,7 @@ class OnViolation(Enum):
 
 
 BY_NAME: Final = {each.value: each for each in OnViolation if each is not OnViolation.DEAD_LETTER}
-"""What becomes of violations, by the names that programs and tables have for it; a side output is named by its tag."""
+"""The actions on violations, by their names in programs and tables; a side output is named by its tag."""
 
 _LEAVE_OUT: Final = (OnViolation.DROP, OnViolation.DEAD_LETTER)
 

@@ -49,19 +49,19 @@ NO_KEYED_STATE: Final = (
     "keyed state exists only after key_by(...), and functions that are awaited have none; state of a subtask is what "
     "get_operator_state_store() of a CheckpointedFunction has"
 )
-"""What errors say where state of keys is asked for without keys."""
+"""The error for keyed state that is requested without keys."""
 
 OTHER_NAMES_FOR_EMITTING: Final = {
     **dict.fromkeys(("output", "emit"), "yield the tag and the record for a side output: yield tag, value"),
     "collect": "yield the record",
 }
-"""What emits in Java, where functions have no ``yield``."""
+"""Names that emit records in Java, where functions have no ``yield``."""
 
 STATE_GETTERS: Final = ("get_state", "get_map_state", "get_list_state", "get_reducing_state", "get_aggregating_state")
 """The methods of what gives states."""
 
 OTHER_NAMES_OF_CONTEXTS: Final = {**OTHER_NAMES_FOR_EMITTING, **dict.fromkeys(STATE_GETTERS, _STATE_IN_OPEN)}
-"""What the context of a process function has in Java, or where state is declared; and what to write instead."""
+"""Names that the context of a process function has in Java, or where state is declared, each with its replacement."""
 
 
 ONE_INPUT: Final = ("process_element",)
@@ -70,13 +70,13 @@ BROADCAST_INPUT: Final = ("process_element", "process_broadcast_element")
 """The methods of process functions, one for each input."""
 
 INPUTS: Final = ("first", "second")
-"""What two inputs are called."""
+"""The names of two inputs."""
 
 NO_TIMERS: Final = "records of the broadcast stream have no key: timers are set in process_element, or in on_timer"
 
 
 class InputHandler(NamedTuple):
-    """How a record of an input is handled.
+    """The call that handles a record of an input.
 
     Attributes:
         process: the method that is called.
@@ -261,7 +261,7 @@ class FunctionOperator(Operator):
                     opened(self._runtime_context(context))
 
     def _runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        """What ``open`` of functions is called with."""
+        """The context that ``open`` of functions is called with."""
         return RuntimeContext(context)
 
     def close(self) -> None:

@@ -41,12 +41,12 @@ _KEYED_FUNCTIONS: Final = {
     TWO_INPUTS: "KeyedCoProcessFunction",
     BROADCAST_INPUT: "KeyedBroadcastProcessFunction",
 }
-"""What to use instead where timers are wanted, by the methods of a function."""
+"""The functions that have timers, by the methods of those that have none."""
 
 
 @names_explained("ProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
 class ProcessContext:
-    """What ``process_element`` learns about the record at hand."""
+    """The context of ``process_element``, about the record at hand."""
 
     def __init__(self, timer_service: TimerService) -> None:
         self._timer_service = timer_service
@@ -97,7 +97,7 @@ class ProcessOperator(FunctionOperator):
         ]
 
     def _contexts_of(self, context: OperatorContext, timers: ReadOnlyTimerService) -> Sequence[ProcessContext]:
-        """What the method of each input is called with."""
+        """The contexts that the method of each input is called with."""
         return [ProcessContext(timers)] * len(self._methods)
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -167,7 +167,7 @@ class ProcessOperator(FunctionOperator):
 
 @names_explained("KeyedProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
 class KeyedProcessContext(ProcessContext):
-    """What ``process_element`` and ``on_timer`` learn; the same object for all calls."""
+    """The context of ``process_element`` and ``on_timer``; the same object for all calls."""
 
     def __init__(self, backend: KeyedStates, timer_service: KeyedTimerService) -> None:
         super().__init__(timer_service)
@@ -235,11 +235,11 @@ class KeyedProcessOperator(FunctionOperator):
         self._on_timer: Any = getattr(function, "on_timer", None)
 
     def _new_context(self) -> KeyedProcessContext:
-        """What the methods for keyed records and for timers are called with."""
+        """The context that the methods for keyed records and for timers are called with."""
         return KeyedProcessContext(self._backend, self._service)
 
     def _contexts(self) -> Sequence[Any]:
-        """What the method of each input is called with."""
+        """The contexts that the method of each input is called with."""
         return [self._context] * len(self._methods)
 
     def begin_epoch(self, scope: EpochScope) -> None:

@@ -61,7 +61,7 @@ class ColumnFilterOperator(ExpressionOperator):
 
 
 _MOST: Final = 0.9
-"""Where more of the records meet a condition, they are filtered and not taken one by one."""
+"""The share of records from which on a batch is filtered as a whole, and its records are not taken one by one."""
 
 
 class SelectOperator(ExpressionOperator):

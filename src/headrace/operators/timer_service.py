@@ -10,7 +10,7 @@ from headrace.state.protocols import Timers
 
 
 class TimeDomain(enum.Enum):
-    """Which time a timer belongs to.
+    """The time domain of a timer.
 
     Examples:
         >>> from headrace.datastream import KeyedProcessFunction, TimeDomain
@@ -99,7 +99,7 @@ class _OperatorTimerService(TimerService):
 
 
 class KeyedTimerService(_OperatorTimerService):
-    """That of an operator on a keyed stream.
+    """The timer service of an operator on a keyed stream.
 
     Args:
         timers: those of the operator.
@@ -129,7 +129,7 @@ class KeyedTimerService(_OperatorTimerService):
 
 
 class ReadOnlyTimerService(_OperatorTimerService):
-    """That of records without a key, which have no timers.
+    """The timer service of records without a key, which have no timers.
 
     Args:
         name: the operator's name.

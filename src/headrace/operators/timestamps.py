@@ -44,7 +44,7 @@ class RecordWatermarks:
         self._generator: WatermarkGenerator | None = None
 
     def restore(self, state: Json) -> None:
-        """What follows comes from a split whose generator had this state; None where there was none yet."""
+        """Begin the records of a split whose generator had this state; None where there was none yet."""
         self._state = state
         self._generator = None
 
@@ -117,13 +117,13 @@ class TimestampsOperator(Operator):
         self.begin_channel(scope.watermark)
 
     def begin_channel(self, watermark: int) -> None:
-        """What follows comes from another split, or another piece, that has reached ``watermark``."""
+        """Begin the records of another split, or another piece of one, that has reached ``watermark``."""
         self.watermark = watermark
         self.saw_records = False
         self.event_time = None
 
     def restore_generator(self, state: object) -> None:
-        """What follows comes from a split whose generator had this state, or from one that is new (None)."""
+        """Begin the records of a split whose generator had this state, or of a new one (None)."""
         if self._records is not None:
             self._records.restore(state)
 

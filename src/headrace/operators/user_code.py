@@ -1,4 +1,4 @@
-"""Where the user's own code is called, and how its failures are told.
+"""Calls of the user's own code, and errors that explain its failures.
 
 A failure of user code is not a fault of the machine. It is carried to the driver as a :class:`UserFunctionError` that
 names the operator, the user's line and the record, whatever was raised: ``sys.exit()`` is a failure like any other.
@@ -194,7 +194,7 @@ class OperatorPlace:
 
 
 class RecordError(Exception):
-    """It cannot be found where a record goes, and it is not known which operator made it; the cause says why.
+    """The destination of a record cannot be computed, and it is not known which operator made it; the cause says why.
 
     Attributes:
         record: the record.
@@ -340,7 +340,7 @@ def _is_not_iterable(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says of itself; its author's ``__str__`` may raise anything."""
+    """The text of an exception; its author's ``__str__`` may raise anything."""
     try:
         return str(error)
     except BaseException as another:
@@ -357,7 +357,7 @@ def _kind_and_text(error: BaseException) -> str:
 
 
 def _notes(error: BaseException) -> Iterator[str]:
-    """What was noted on an exception, and those that it groups."""
+    """The notes on an exception, and the exceptions that it groups."""
     notes = getattr(error, "__notes__", ())
     yield from (line for note in notes if isinstance(note, str) for line in note.splitlines())
     if isinstance(error, BaseExceptionGroup):
@@ -368,7 +368,7 @@ def _notes(error: BaseException) -> Iterator[str]:
 
 
 def _causes(error: BaseException) -> Iterator[str]:
-    """What an exception came of, as Python shows it, as far as it is the user's own code that raised it."""
+    """The chain of causes of an exception, as Python shows it, as far as the user's own code raised them."""
     seen: list[BaseException] = []
     while len(seen) < _MOST_CAUSES and not isinstance(error, HeadraceError):
         seen.append(error)

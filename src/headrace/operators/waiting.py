@@ -68,7 +68,7 @@ class TakenBatches(Generic[_AnyBatch]):
         return np.repeat(np.array(self._indices, np.int64), [len(batch) for batch in self.batches])
 
     def in_turn(self, of_inputs: Mapping[int, Iterator[_Of]]) -> Iterator[_Of]:
-        """What there is of each record, taken from that of its input, in the order in which the records came."""
+        """A value for each record, picked from the values of its input, in the order in which the records came."""
         turns = zip(self._indices, self.batches, strict=True)
         return chain.from_iterable(islice(of_inputs[index], len(batch)) for index, batch in turns)
 
@@ -108,7 +108,7 @@ class WaitingBatches(Generic[_AnyBatch]):
         self.forget()
 
     def forget(self) -> None:
-        """None waits any more."""
+        """Forget all records that wait."""
         self._batches: list[tuple[int, _AnyBatch]] = []
         self._rows = self._bytes = self._unweighed = 0
 
@@ -195,7 +195,7 @@ class WaitingForEventTime(ABC):
         self._arrived.append(batch)
 
     def take(self, up_to: int, check: Callable[[Batch], None] | None = None) -> list[Batch]:
-        """What waits no longer when event time has come to ``up_to``, in the order in which it came.
+        """Take the records that are due when event time has come to ``up_to``, in the order in which they came.
 
         Those of earlier epochs have met the lowest watermark: they are not late.
 
@@ -227,7 +227,7 @@ class WaitingForEventTime(ABC):
 
 
 class WaitingInTable(WaitingForEventTime):
-    """Those that no other subtask has, as rows of a sorted table.
+    """The rows that no other subtask has, as rows of a sorted table.
 
     At another parallelism those of a keyed input go with their keys, and those of an input without keys are dealt out
     as the elements of a list are.
@@ -295,7 +295,7 @@ class WaitingInTable(WaitingForEventTime):
 
 
 class WaitingInBroadcastState(WaitingForEventTime):
-    """Those of an input that all subtasks get as a whole, in a map by timestamp that all have alike.
+    """The batches of an input that all subtasks receive as a whole, in a map by timestamp that all have alike.
 
     Args:
         states: the states without keys of the operator.

@@ -1,1 +1,1 @@
-"""What executes the stages of an epoch: in one process, or as a Spark query."""
+"""Runtimes, which execute the stages of an epoch: in one process, or as a Spark query."""

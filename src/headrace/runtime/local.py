@@ -182,6 +182,6 @@ class LocalRuntime:
 
     @contextmanager
     def _surroundings(self) -> Iterator[bool]:
-        """What functions find while they run, and no longer: their working directory, and the files of their job."""
+        """The environment of functions only while they run: their working directory, and the files of their job."""
         with _WORKING_DIRECTORY.used(self._works_in, self._given_up) as is_theirs, working_with(self._files):
             yield is_theirs

@@ -1,4 +1,4 @@
-"""What the user asks for, ``sum("price").alias("total")``, and what is made of it once the input is known."""
+"""Built-in aggregates as the user writes them, ``sum("price").alias("total")``, and bound to the type of the input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AnyColumn = str | int | Expression | None
 
 @dataclass(frozen=True, slots=True)
 class InputColumn:
-    """What an aggregate looks at.
+    """The input of an aggregate.
 
     Attributes:
         source: the position of the column in the input, or the expression that computes it.
@@ -36,7 +36,7 @@ class InputColumn:
 
 
 class ColumnTypes(NamedTuple):
-    """Which columns an aggregate takes.
+    """The columns that an aggregate takes.
 
     Attributes:
         accepts: whether it takes values of a type.

@@ -45,7 +45,8 @@ class DerivedColumn(ABC):
 
 
 Input = int | Bound | DerivedColumn
-"""What an aggregator looks at: a column of the input by its position, or what is computed of its columns."""
+"""The input of an aggregator: a column of the operator's input by its position, or a value computed from its
+columns."""
 
 
 class GroupedRows:
@@ -103,7 +104,7 @@ _KINDS: "Final[dict[str, type[Aggregator]]]" = {}
 """The aggregators by their ``stored_name``; those of modules that are imported."""
 
 BY: Final = " by "
-"""What stands between the names of two columns that an aggregator looks at."""
+"""The separator between the names of two columns of one input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Aggregator(ABC):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What it looks at."""
+        """The inputs that it reads."""
         return ()
 
     @property
@@ -346,7 +347,7 @@ class BoundAggregate:
 
 @dataclass(frozen=True)
 class AggregatorList:
-    """What is remembered for a key and window; each aggregator has some of the columns.
+    """The accumulators of a key and window; each aggregator owns some of the columns.
 
     Attributes:
         aggregators: the aggregators in the order of their columns, all different.
@@ -422,7 +423,7 @@ class AggregatorList:
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
-        """What the aggregators look at, each once."""
+        """The inputs of the aggregators, each once."""
         return tuple(dict.fromkeys(chain.from_iterable(map(attrgetter("inputs"), self.aggregators))))
 
     @property
@@ -436,7 +437,7 @@ class AggregatorList:
         return all(map(attrgetter("is_scatterable"), self.aggregators))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """What has to be known to merge accumulators, without the program that made them."""
+        """All that is needed to merge accumulators without the program that made them."""
         return [
             {"kind": aggregator.stored_name} | {name: getattr(aggregator, name) for name in aggregator.parameters}
             for aggregator in self.aggregators

@@ -56,7 +56,7 @@ class Multiset(ColumnAggregator):
         return _counted(groups, values, np.ones(len(values), np.int64), len(segments))
 
     def values(self, column: pa.Array) -> pa.Array:
-        """What is counted of a column without nulls."""
+        """The values of a column that are counted: all but nulls."""
         return column
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
@@ -117,7 +117,7 @@ class _Presence(NamedTuple):
 
     @staticmethod
     def of(columns: list[pa.Array], segments: Segments) -> "_Presence":
-        """What accumulators say when they are merged one after the other."""
+        """The presence of values while accumulators are merged one after the other."""
         rows = np.repeat(np.arange(segments.total), list_lengths(columns[0]))
         codes, distinct = coded(columns[0].flatten())
         order, groups, codes = sorted_pairs(segments.ids[rows], codes)

@@ -411,7 +411,7 @@ def _first_or_last(is_last: bool, name: str, column: InputColumn) -> BoundAggreg
 
 
 def _identity(dtype: np.dtype[Any], is_largest: bool) -> Any:
-    """What every value beats."""
+    """The start of a search for the best value: every value is better."""
     if dtype.kind == "f":
         return dtype.type(-np.inf if is_largest else np.nan)
     limits = np.iinfo(dtype)

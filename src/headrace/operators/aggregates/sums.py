@@ -335,7 +335,7 @@ _LOW_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class SquaredDeviations(ColumnAggregator):
-    """How many values there were, and their exact sum and that of their squares.
+    """The number of values, their exact sum, and the exact sum of their squares.
 
     The sum of the squared distances from the mean is (n Σx² - (Σx)²) / n. As a formula over rounded sums it is known
     for losing all its digits; here both sums are exact, and so is the difference. So the result is right to the last

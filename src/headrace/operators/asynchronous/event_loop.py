@@ -95,13 +95,13 @@ def _make(future: Future[T], function: Callable[[], T]) -> None:
 
 
 LOOK_AROUND_SECONDS: Final = 0.05
-"""So often a thread that waits comes back to Python, where it may be interrupted."""
+"""The interval at which a waiting thread returns to Python, where it may be interrupted."""
 
 _CLOSING_SECONDS: Final = 5.0
-"""So long the end of the loop may take; then it is left to itself."""
+"""The time limit for the end of the loop, which is abandoned after it."""
 
 _ENDING_SECONDS: Final = 2.0
-"""So long tasks that are left over may take to end once they are cancelled."""
+"""The time limit for tasks that are left over to end once they are cancelled."""
 
 _MOST_THREADS: Final = 64
 """The most calls that block beside the loop: those of ``asyncio.to_thread``, and functions that are not awaited."""
@@ -209,7 +209,7 @@ class EventLoopThread:
 
 
 async def _failure_of(coroutine: Coroutine[Any, Any, None]) -> BaseException | None:
-    """What a coroutine raises; some exceptions would end the loop if they got there."""
+    """The exception of a coroutine, returned since some exceptions would end the loop if they reached it."""
     try:
         await coroutine
     except BaseException as error:

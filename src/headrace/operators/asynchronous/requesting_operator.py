@@ -1,4 +1,4 @@
-"""What all operators share that make requests: many at a time, whose results leave in the order of the records.
+"""The base of all operators that make requests: many at a time, whose results leave in the order of the records.
 
 Which request ends first must not show in what a task emits, or another attempt of it would emit something else. So
 results leave in the order of their records, and a batch leaves when so many records have come behind it, not when the
@@ -37,8 +37,8 @@ from headrace.operators.user_code import UserCodeGuard
 logger = get_logger(__name__)
 
 _CLOSE_SECONDS: Final = 60.0
-"""So long the end of the requests and close() of the function may take. A client that waits for a service which is gone
-would hold up the job, and so would what blocks the loop."""
+"""The time limit for the end of the requests and for close() of the function. A client that waits for a service that is
+gone, or that blocks the loop, would hold up the job."""
 
 _SLACK: Final = 4096
 """The records that may wait for a slow one, at the least, where requests need no order."""
@@ -124,7 +124,7 @@ class RequestingOperator(Operator):
 
     @abstractmethod
     def _make_intake(self) -> Intake:
-        """What makes requests of records."""
+        """Return the intake that makes requests of records."""
 
     def _requested(self, batch: Batch) -> RequestedBatch:
         return RequestedBatch(batch)
@@ -179,7 +179,7 @@ class RequestingOperator(Operator):
 
 
 def out_of_time(_: Any) -> Any:
-    """What is done about a request whose time is over where the user's function has no method for it."""
+    """Fail a request that has timed out, where the user's function has no method for that."""
     raise TimeoutError("there is no result in time: give more time, or an AsyncFunction with a method timeout(value)")
 
 

@@ -20,7 +20,7 @@ from headrace.operators.base import OperatorContext
 from headrace.operators.user_code import NO_RECORD, note_returned, user_error
 
 _ENDING_SECONDS: Final = 2.0
-"""So long requests that are cancelled may take to end."""
+"""The time limit for cancelled requests to end."""
 
 _STUCK_SECONDS: Final = 5.0
 """Twice as long one may take whose time is over; then nothing is expected of it any more."""
@@ -31,7 +31,7 @@ OUT_OF_TIME: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """How requests are made.
+    """The settings of requests.
 
     Attributes:
         timeout: how long a record may take with all its attempts, in milliseconds; 0 for as long as it takes.
@@ -81,7 +81,7 @@ class RequestedBatch:
 
 
 class Request(ABC):
-    """What the user's function is asked.
+    """One call of the user's function.
 
     Attributes:
         argument: what it is called with.
@@ -98,11 +98,11 @@ class Request(ABC):
 
     @property
     def record(self) -> Any:
-        """What it is about, for messages."""
+        """The record or key of the request, for messages."""
         return self.argument
 
     def results(self, returned: Any) -> Any:
-        """What the function has returned, as predicates are to see it.
+        """The returned value, as the predicates of retries see it.
 
         Raises:
             InvalidTypeError: when it is not what it should be.
@@ -124,7 +124,7 @@ class Request(ABC):
 
 @dataclass(frozen=True, slots=True)
 class RequestFunction:
-    """What is called for a request.
+    """The functions that requests call.
 
     Attributes:
         invoke: makes an attempt.
@@ -235,7 +235,7 @@ class Requests:
         _taken(request.answer, results, given_by)
 
     async def _in_place(self, request: Request) -> Any:
-        """What is given in place of results that do not come in time."""
+        """The results in place of those that have timed out."""
         try:
             returned = self._function.on_timeout(request.argument)
             if inspect.isawaitable(returned):
@@ -254,7 +254,7 @@ class Requests:
         return f"{self._seconds * 1000:g} ms"
 
     async def _in_time(self, awaited: Awaitable[Any], request: Request) -> Any:
-        """What is awaited; ``OUT_OF_TIME`` where that takes too long."""
+        """Await a result; the value is ``OUT_OF_TIME`` after the time limit."""
         if not self._seconds:
             return await awaited
         request.watch = self._later(self._seconds + _STUCK_SECONDS, self._watch, request)
@@ -312,7 +312,7 @@ _STUCK: Final = (
 
 
 def _taken(take: Callable[[Any], Any], returned: Any, given_by: Any) -> Any:
-    """What comes of what a function has returned; where that is wrong, it is noted which function that was."""
+    """The results in what a function has returned; the error for a wrong value notes the function."""
     try:
         return take(returned)
     except InvalidTypeError as error:

@@ -1,4 +1,4 @@
-"""When a request is made again: strategies, as PyFlink has them."""
+"""Strategies of retries, as PyFlink has them: when a request is made again."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """What makes another attempt necessary."""
+        """The conditions under which another attempt is necessary."""
 
     @staticmethod
     def no_restart() -> "AsyncRetryStrategy":

@@ -42,7 +42,7 @@ _HELD_ROWS: Final = 1 << 20
 
 @dataclass(frozen=True)
 class ReadContext:
-    """What rows are computed with.
+    """The context that rows are computed in.
 
     Attributes:
         operator: the operator that needs the rows, which errors of expressions name.

@@ -1,4 +1,4 @@
-"""Which records of two inputs match, all at once: binary search in sections that are sorted by hash, key and time.
+"""Finds the matches of two inputs all at once: by binary search in sections that are sorted by hash, key and time.
 
 Every record that has arrived looks for those of the other input that came before it, in what is kept of older ones and
 among those that have arrived with it. So a pair is found once, by the later one, whose place in the order of arrival
@@ -38,7 +38,7 @@ RIGHT: Final = 1
 """The inputs of a join."""
 
 SIDES: Final = ("left", "right")
-"""What these are called."""
+"""The names of the two sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ class TableJoinInterval(JoinInterval):
 TIME: Final = "time"
 """The timestamp of a record."""
 AT_WATERMARK: Final = "at_watermark"
-"""Whether the watermark stood at its time when it came; only where records without a partner are shown."""
+"""True where the watermark stood at the record's time when it came; only where records without a partner are
+emitted."""
 NUMBER: Final = "number"
 """A number of its own, where records without a partner are shown and those of one key and time match one by one."""
 RECORD: Final = "record"
@@ -238,7 +239,7 @@ class Pairs:
         return self._each(lambda column: column[start:stop])
 
     def take(self, order: Longs) -> Pairs:
-        """Those at some places."""
+        """The candidates at some places."""
         return self._each(lambda column: gather(column, order) if isinstance(column, pa.Array) else column[order])
 
     def followed_by(self, other: Pairs) -> Pairs:
@@ -319,7 +320,7 @@ class _CandidateRanges:
         return _CandidateRanges(later, number, ordinals[order], starts[order], stops[order])
 
     def slice(self, start: int, stop: int) -> _CandidateRanges:
-        """Those of records from one place in the order of arrival up to another."""
+        """The candidates from one place in the order of arrival up to another."""
         first, last = np.searchsorted(self.ordinals, (start, stop)).tolist()
         arrays = (array[first:last] for array in (self.ordinals, self.starts, self.stops))
         return _CandidateRanges(self.later, self.source, *arrays)
@@ -370,7 +371,7 @@ class _PairLayout:
     is_match: Callable[[Pairs], Mask] | None
 
     def matches(self, found: Sequence[_CandidateRanges]) -> _Matches:
-        """Those candidates that came before, and were still kept; in order."""
+        """The candidates that came before the records and were still kept, in order."""
         parts = [self._matches_of(candidates) for candidates in found if len(candidates.ordinals)]
         if not parts:
             return _Matches(*(np.empty(0, np.int64) for _ in range(3)))

@@ -74,7 +74,7 @@ class _JoinedRows:
     entries: tuple[Longs, ...]
 
     def at(self, places: Longs | slice) -> _JoinedRows:
-        """Those at some places."""
+        """The rows at some places."""
         entries = tuple(each[places] for each in self.entries)
         return _JoinedRows(self.records[places], self.kinds[places], entries)
 

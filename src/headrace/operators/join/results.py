@@ -161,7 +161,7 @@ class ColumnResults:
 
 @names_explained("ProcessJoinFunction.Context", OTHER_NAMES_FOR_EMITTING)
 class JoinContext:
-    """What ``process_element`` learns about the pair at hand; the same object for all calls."""
+    """The context of ``process_element``, about the pair at hand; the same object for all calls."""
 
     __slots__ = ("_left_timestamp", "_right_timestamp", "_timestamp")
 

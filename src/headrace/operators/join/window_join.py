@@ -189,7 +189,7 @@ class ColumnarWindowJoin(OrderedCoGroupOperator):
         self._results = results
 
     def _failure(self, error: BaseException, element: object) -> BaseException:
-        """It calls no function of the user, but emits while records come: a failure is told by who is behind it."""
+        """Calls no function of the user, but emits while records come: the operator behind it reports a failure."""
         return error
 
     def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:

@@ -75,7 +75,7 @@ def _places(pairs: Longs, known: Longs) -> Longs:
 
 @dataclass(frozen=True, slots=True)
 class LookupJoinDefinition:
-    """What is looked up, and what becomes of it.
+    """The lookup of a join, and what is made of its results.
 
     Attributes:
         table_type: the type of the rows of the table.

@@ -154,7 +154,7 @@ class _KeysRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class LookupRequests:
-    """How keys are requested.
+    """The settings of requests by key.
 
     Attributes:
         requests: how requests are made.
@@ -167,7 +167,7 @@ class LookupRequests:
 
 @dataclass(frozen=True, slots=True)
 class LookupSettings(LookupRequests):
-    """How records are joined.
+    """The settings of a lookup join.
 
     Attributes:
         refresh: after how many milliseconds a whole table is read again, by the clock of the job; None for never.

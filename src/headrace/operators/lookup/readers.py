@@ -1,4 +1,4 @@
-"""Where a lookup finds what it joins: functions, tables of databases, whole tables; and what it keeps of that."""
+"""Readers of lookups: functions, tables of databases, whole tables; and the cache of what they return."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Found = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """What is kept.
+    """The settings of a cache.
 
     Attributes:
         max_keys: of how many keys at most; those that were not asked for the longest go first.
@@ -80,7 +80,7 @@ class CacheSettings:
 
 
 class LookupResultCache:
-    """What is known of keys without asking: those that were asked for last, or the whole table once it was read.
+    """The rows that need no request: those of the keys that were requested last, or the whole table once it was read.
 
     Args:
         settings: what is kept; None for nothing.
@@ -273,7 +273,7 @@ def _has_null(key: Any) -> bool:
 T = TypeVar("T")
 
 _CLOSING_SECONDS: Final = 2.0
-"""So long connections may take to close."""
+"""The time limit for connections to close."""
 
 _MARKS: Final = {
     "qmark": lambda number: "?",

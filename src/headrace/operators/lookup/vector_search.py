@@ -25,11 +25,11 @@ Doubles = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
 
 _MOST_PRODUCTS: Final = 1 << 21
-"""So many doubles a matrix has at a time."""
+"""The most doubles of a matrix at a time."""
 
 
 class Metric(Enum):
-    """What makes two vectors similar; a score is higher for those that are more so."""
+    """The measure of the similarity of two vectors; a higher score means more similar ones."""
 
     COSINE = "cosine"
     """The cosine of the angle between them; 0 where one has no length."""
@@ -66,7 +66,7 @@ class _Vectors:
 
     @classmethod
     def of(cls, column: pa.Array, name: str) -> _Vectors:
-        """Those of a column; what is NULL, or has a NULL in it, is none.
+        """The vectors of a column; a value that is NULL, or has a NULL in it, is none.
 
         Raises:
             InvalidTypeError: when they have different numbers of elements.
@@ -150,7 +150,7 @@ class VectorIndex:
         return parents, places
 
     def _closeness(self, queries: Doubles, parents: Longs, places: Longs) -> Doubles:
-        """What is greater for rows that are nearer, for each pair, computed in one order."""
+        """A score for each pair, greater for nearer rows, computed in a fixed order."""
         found = np.zeros(len(parents))
         step = max(1, _MOST_PRODUCTS // max(1, queries.shape[1]))
         for start in range(0, len(parents), step):

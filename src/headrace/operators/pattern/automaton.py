@@ -20,7 +20,7 @@ from headrace.operators.pattern.shared_buffer import EventId, Step, steps_of
 
 
 class SkipStrategy(ABC):
-    """What happens to matches that overlap one that has been found.
+    """The strategy for matches that overlap one that has been found.
 
     Examples:
         >>> from headrace.cep import AfterMatchSkipStrategy
@@ -148,7 +148,7 @@ class SkipToStage(SkipStrategy):
 
 
 class Action(Enum):
-    """What a transition does with the event."""
+    """The action of a transition on the event."""
 
     TAKE = "take"
     IGNORE = "ignore"
@@ -156,12 +156,12 @@ class Action(Enum):
 
 
 class StateType(Enum):
-    """What a partial match is that has come to a state."""
+    """The outcome for a partial match that has come to a state."""
 
     START = "start"
     NORMAL = "normal"
     PENDING = "pending"
-    """It is a match once the window has passed: the pattern ends with an event that must not follow."""
+    """It becomes a match once the window has passed: the pattern ends with an event that must not follow."""
 
     STOP = "stop"
     """It has met an event that must not follow, and is dropped."""
@@ -205,7 +205,7 @@ class AutomatonState:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What an automaton has that finds the match that is preferred, instead of every match.
+    """The additions to an automaton that finds the preferred match instead of every match.
 
     A state of it stands behind the row that it has taken, and its transitions are in the order of preference: the match
     is the one of the first way that leads to the end. Rows directly follow one another.

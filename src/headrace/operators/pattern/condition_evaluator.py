@@ -60,7 +60,7 @@ Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 Reads = Sequence[Any]
-"""What each value of a condition reads: the place of a row, None where there is none; or the value of an aggregate."""
+"""The operands of a condition: each is the place of a row, None without one, or the value of an aggregate."""
 
 Test = Callable[[Reads], Any]
 """Gives a value for what is read; None where it has none."""
@@ -111,7 +111,7 @@ class _Reading(Protocol):
     """Reads a value of a condition."""
 
     def read(self, place: int, step: Step | None) -> Any:
-        """What is read for an event, by its place, and a partial match, by its last step."""
+        """Read a value for an event, given by its place, and a partial match, given by its last step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class _First:
 
 
 def _reader(condition: RowCondition, value: object, stages: Sequence[str], columns: pa.RecordBatch) -> _Reading | None:
-    """What reads a value; None where only columns tell it."""
+    """The reader of a value; None where only columns give it."""
     if isinstance(value, RowOfMatch):
         return None if value.column < 0 or value.physical else _row_reader(condition, value, stages)
     return _aggregate_reader(condition, value, stages, columns) if isinstance(value, AggregateOfMatch) else None
@@ -241,7 +241,7 @@ class _Tests:
         return _as_number(test, expression.type.storage_type, wanted)
 
     def _of_several(self, expression: Bound) -> Test | None:
-        """That of what is computed of several rows, or of an aggregate."""
+        """The test of an expression over several rows, or over an aggregate."""
         if isinstance(expression, BoundColumn):
             return itemgetter(expression.index)
         if not isinstance(expression, BoundCall):
@@ -259,7 +259,7 @@ class _Tests:
             yield rows.schema.types[value.column] if isinstance(value, RowOfMatch) else value.type.storage_type
 
     def _of_one_row(self, expression: Bound, read: int | None, family: Family | None) -> Test | None:
-        """That of what is computed of one row, or of none."""
+        """The test of an expression over one row, or over none."""
         values = self._with_value(expression, read, self._columns, family)
         absent = self._with_value(expression, None, self._columns.slice(0, 1), family)
         if values is None or absent is None:

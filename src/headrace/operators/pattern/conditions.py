@@ -16,7 +16,7 @@ from headrace.expressions import Bound, Expression
 
 
 class ConditionContext(Protocol):
-    """What an iterative condition sees beside the event.
+    """The context of an iterative condition, beside the event.
 
     Examples:
         >>> def is_dearer(event, context):
@@ -37,7 +37,7 @@ class ConditionContext(Protocol):
 
 
 class Facts:
-    """What is known of one event while conditions are decided; each use of conditions answers some of these."""
+    """The facts about one event on which conditions are decided; each use of conditions provides some of them."""
 
     __slots__ = ()
 

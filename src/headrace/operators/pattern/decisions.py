@@ -1,4 +1,4 @@
-"""Which transitions a partial match makes with an event, found once for each set of conditions that hold.
+"""Finds the transitions of a partial match with an event, once for each set of conditions that hold.
 
 What a partial match becomes depends on its state and on the conditions that are evaluated on the way. Where these look
 at the event alone, the answer is kept by the bits that hold, and it costs one lookup in a table. Where there are
@@ -18,8 +18,8 @@ from headrace.operators.pattern.conditions import Condition, EventBit, EventFact
 from headrace.operators.pattern.shared_buffer import PartialMatch, Step
 
 Program = tuple[tuple[int, int, int, bool], ...]
-"""What a partial match becomes, for each result: the state that takes the event, or -1 where it is ignored; the state
-that the partial match comes to, or -1 for none; that state as a bit, or 0; whether it is a match."""
+"""The results for a partial match, each as: the state that takes the event, or -1 where it is ignored; the next state,
+or -1 for none; that state as a bit, or 0; and True for a match."""
 
 
 class EachMatch(Enum):
@@ -31,7 +31,8 @@ class EachMatch(Enum):
 EACH_MATCH: Final = EachMatch.EACH_MATCH
 
 Plan = tuple[Program | EachMatch, dict[int, Program | EachMatch]]
-"""What an event does: what it begins, and the programs of the states in which partial matches may not stay."""
+"""The effect of an event: the partial matches that it begins, and the programs of the states in which partial matches
+may not stay."""
 
 Evaluate = Callable[[Any, int], bool]
 
@@ -61,7 +62,7 @@ class _Unknown:
 _UNKNOWN: Final = _Unknown()
 
 _Node = _Question | Program | _Unknown | None
-"""What follows of an answer: another question, the program, or what is not known yet."""
+"""A branch of the decision: another condition, a program, or one that has not been found yet."""
 
 
 class Decisions:
@@ -91,7 +92,7 @@ class Decisions:
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def plan(self, live: int, holds: int, unknown: int) -> Plan:
-        """What an event does to a key with partial matches in some states, given as bits."""
+        """The effect of an event on a key with partial matches in some states, given as bits."""
         plan = self.plans.get((live, holds, unknown))
         if plan is None:
             if len(self.plans) >= _MOST_KEPT:
@@ -110,11 +111,11 @@ class Decisions:
         return bits
 
     def of_start(self, event: Any, timestamp: int, holds: int, unknown: int) -> Program:
-        """What begins with an event, where that depends on conditions that are not evaluated yet."""
+        """The partial matches that begin with an event, where that depends on conditions that are not evaluated yet."""
         return self._decide(self._automaton.start, LazyFacts(self, event, timestamp, holds, unknown, None)) or ()
 
     def of_match(self, match: PartialMatch, event: Any, timestamp: int, holds: int, unknown: int) -> Program | None:
-        """What a partial match becomes, by conditions that are not evaluated yet; None if it stays as it is."""
+        """The results for a partial match, by conditions that are not evaluated yet; None if it stays as it is."""
         return self._decide(match[1], LazyFacts(self, event, timestamp, holds, unknown, match[2]))
 
     # --- how they are found ------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ class _NotKnownError(Exception):
 
 
 class _Known(Facts):
-    """What is known of an event before it meets a partial match."""
+    """The facts about an event before it meets a partial match."""
 
     __slots__ = ("_holds", "_unknown")
 

@@ -66,7 +66,7 @@ class Events:
 
     @property
     def arrived(self) -> Batch:
-        """Those that have arrived."""
+        """The events that have arrived."""
         return self._arrived
 
     def value(self, place: int) -> Any:
@@ -242,7 +242,7 @@ def _bound(expression: Expression | Bound, type_: TypeInformation) -> Bound:
 
 
 class EvaluatedEvents:
-    """What is known of the events of a batch.
+    """The facts about the events of a batch.
 
     Attributes:
         holds: for each event the conditions that it satisfies, as bits, as far as they are known.
@@ -275,7 +275,7 @@ class EvaluatedEvents:
         self.holds = packed(columns, len(batch), len(conditions.conditions))
 
     def narrowed(self, kept: Longs, batch: Batch, events: Events) -> EvaluatedEvents:
-        """What is known of some of the events, where all is known of them.
+        """The facts about some of the events, where all facts are known.
 
         Args:
             kept: their places.

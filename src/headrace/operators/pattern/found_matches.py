@@ -1,4 +1,4 @@
-"""What state knows of the partial matches of some keys: summaries, and rows that are decoded as far as they may change.
+"""The partial matches of some keys as read from state: summaries, and rows that are decoded as far as they may change.
 
 Keys with many partial matches have a summary beside the rows of these. An event that changes none of them reads none:
 it is known in which states they are, when they began, and which numbers the next row and event get.
@@ -52,7 +52,7 @@ _NOTHING_PASSED: Final = MIN_WATERMARK
 
 @dataclass(frozen=True, slots=True)
 class MatchSummary:
-    """What is known of the partial matches of a key.
+    """The summary of the partial matches of a key.
 
     Attributes:
         live: the states in which they are, as bits; there may be more.
@@ -72,12 +72,12 @@ class MatchSummary:
 
     @classmethod
     def of(cls, state: NfaState, next_row: int) -> MatchSummary:
-        """That of what a key has."""
+        """The summary of the partial matches of a key."""
         partial = state.partial
         return cls(state.live, partial[0][0][0], partial[-1][0][0], next_row, state.next_number)
 
     def with_more(self, state: NfaState, next_row: int) -> MatchSummary:
-        """That of these partial matches and others, which are stored behind them."""
+        """The summary of these partial matches and others, which are stored behind them."""
         if not state.partial:
             return self
         new = MatchSummary.of(state, next_row)
@@ -85,7 +85,7 @@ class MatchSummary:
         return replace(new, live=self.live | new.live, passed=self.passed, **times)
 
     def passed_by(self, time: int) -> MatchSummary:
-        """That of what is left when those that began until a time are gone."""
+        """The summary of the partial matches that are left without those that began until a time."""
         return replace(self, passed=time) if self.first <= time > self.passed else self
 
     @property
@@ -154,7 +154,7 @@ _NONE: Final[Summaries] = {}
 
 
 class FoundMatches:
-    """What was found of some keys.
+    """The partial matches that were found of some keys.
 
     Attributes:
         positions: the positions of the keys that have something and were read, ascending.
@@ -301,7 +301,7 @@ class FoundMatches:
         return np.isin(self.positions, [*are]) if are else np.zeros(len(self.positions), np.bool_)
 
     def left(self, changed: Sequence[int]) -> dict[int, MatchSummary]:
-        """What is known of the matches that were not decoded, without those that begin.
+        """The summary of the matches that were not decoded, without those that begin.
 
         Args:
             changed: the positions of keys of which what was decoded has changed.

@@ -138,7 +138,7 @@ class RowCondition(Condition):
         return [self.names[number] for number in value.variables] if value.variables else self.names
 
     def holds_for(self, table: RowTable, rows: Longs, shape: Shape) -> npt.NDArray[np.bool_]:
-        """Where it is true, when the rows that are read have some distances from each of the rows.
+        """A mask of the rows for which it is true, given the distances from each row to the rows that are read.
 
         Raises:
             EvaluationError: when it has no value for one of them.
@@ -265,7 +265,7 @@ class _Binder:
         return RowCondition(MatchExpressions((*self._values,), (bound,)), _NO_VARIABLE, self._stages)
 
     def _value(self, part: Expression) -> Expression | None:
-        """What stands for a part of the expression that is a value of rows."""
+        """The replacement for a part of the expression that is a value of rows."""
         if isinstance(part, StageField):
             column = self._column(part, Column(part.key))
             value = RowOfMatch(self._numbers(part, part.stages), column.index, part.is_first, part.offset)
@@ -363,7 +363,7 @@ def with_lags(automaton: Automaton) -> Automaton:
 
 
 class _Lags:
-    """What can be said of the events that partial matches have taken that are in a state.
+    """The facts about the events that partial matches in each state have taken.
 
     Args:
         automaton: the automaton.

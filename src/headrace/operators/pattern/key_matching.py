@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 SetTimer = tuple[int, int, int]
-"""When it was set, as the place of a watermark among those that have come; the position of the key; its time."""
+"""A timer: the place of the watermark at which it was set among those that have come, the position of the key, its
+time."""
 
 
 class KeyOrder:

@@ -59,7 +59,7 @@ class DueKeys:
 
     @classmethod
     def of(cls, batch: KeyedBatch, timers: Sequence[tuple[Longs, KeyColumn] | None]) -> list[DueKeys]:
-        """Those of events, in the order in which they came, and of the timers of each pattern, which share the keys."""
+        """The keys of events, in the order in which they came, and of each pattern's timers, which share the keys."""
         order, numbers = key_sorted(batch.keys.hashes, batch.keys.values, batch.timestamps)
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         counts = np.diff(starts, append=len(order))
@@ -133,7 +133,7 @@ def _evaluated(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs)
 
 
 def looked_up(holds: Holds, bits: int, means: Callable[[int], bool]) -> Mask:
-    """What combinations of conditions mean, found once for each of them."""
+    """The meanings of combinations of conditions, found once for each of them."""
     if holds.dtype != np.object_ and 1 << bits <= _MOST_TABLED:
         table = np.zeros(1 << bits, np.bool_)
         for combination in np.flatnonzero(np.bincount(holds, minlength=1 << bits)).tolist():
@@ -182,7 +182,7 @@ def left_unread(
 
 
 def _left(nfa: Nfa, summary: MatchSummary, until: int) -> MatchSummary | None:
-    """What is left of a key when what began until a time has ended; None where its rows have to be read for that."""
+    """The summary of a key without the partial matches that began until a time; None where only its rows tell it."""
     if summary.passed > until:  # time has gone back, or windows are longer now
         return None
     if summary.first > until:

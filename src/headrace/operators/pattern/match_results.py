@@ -1,4 +1,4 @@
-"""What becomes of matches: a function of the user is called for each, or they become rows of columns.
+"""The results of matches: a function of the user is called for each, or they become rows of columns.
 
 Functions see partial matches that have timed out as well. The columns are the measures of ``MATCH_RECOGNIZE``, computed
 for all matches of a batch at once.
@@ -39,7 +39,7 @@ Ranks = Mapping[tuple[int, int], int]
 """The ranks of keys, by where something is emitted and the position of the key."""
 
 Found = tuple[int, int, str, MatchedEvents]
-"""Where it is emitted, its time, the method of a function that is called for it, and the match."""
+"""The place where a match is emitted, its time, the method of a function that is called for it, and the match."""
 
 
 _OTHER_NAMES: Final = {
@@ -86,7 +86,7 @@ class PatternContext:
 
 
 class PatternRuntimeContext(RuntimeContext):
-    """That of the functions of a pattern, which have no state."""
+    """The context of the functions of a pattern, which have no state."""
 
     def _state(self, descriptor: StateDescriptor, method: str) -> Any:
         raise InvalidProgramError(
@@ -230,7 +230,7 @@ class MatchResults:
 
 
 def in_order_of_rules(results: Sequence[MatchResults]) -> tuple[list[int], list[Found]]:
-    """What several patterns have found: by where it is emitted, then key by key, by time, and pattern by pattern.
+    """The matches of several patterns: by the place of their output, then key by key, by time, and pattern by pattern.
 
     Returns:
         The number of the pattern of each, and what was found.

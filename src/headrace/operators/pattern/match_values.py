@@ -37,7 +37,7 @@ Longs = npt.NDArray[np.int64]
 _MICROS: Final = 1000
 
 _MOST_ROWS: Final = 1 << 20
-"""So many rows of lists that share rows are brought together at a time."""
+"""The most rows of lists that share rows that are gathered at a time."""
 
 Variables = tuple[int, ...]
 """Variables by number; none stands for all of them."""
@@ -75,7 +75,7 @@ class RowLists:
 
 @dataclass(frozen=True)
 class Extents:
-    """Which rows each result is computed of, as places among the rows of all matches.
+    """The rows of each result, as places among the rows of all matches.
 
     Attributes:
         lows: the first row that can be looked at, of those before the match.
@@ -386,12 +386,12 @@ class StepwiseAggregate(ABC):
 
     @property
     def start(self) -> Any:
-        """What is known before the first one."""
+        """The accumulator before the first value."""
         return None
 
     @abstractmethod
     def added(self, known: Any, value: Any) -> Any:
-        """What is known with one more value, which is not null; it changes nothing of what was known before."""
+        """A new accumulator with one more value, which is not null; the given one stays as it is."""
 
     def result(self, known: Any) -> Any:
         """The aggregate of these values; None for null."""
@@ -476,7 +476,7 @@ def whole(value: int) -> int:
 
 
 def stepwise_aggregate(value: AggregateOfMatch, operand: pa.DataType | None) -> StepwiseAggregate | None:
-    """How an aggregate is brought forward; None where only columns tell.
+    """The way to bring an aggregate forward step by step; None where only columns give it.
 
     Args:
         value: the aggregate.

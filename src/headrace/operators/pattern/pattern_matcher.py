@@ -214,7 +214,7 @@ class PatternMatcher:
     def matching(
         self, events: OrderedEvents, watermarks: list[int], results: MatchResults, delay: int, stamp: int
     ) -> KeyMatching | PreferredMatching:
-        """What matches the events of a key.
+        """The matcher of the events of a key.
 
         Args:
             events: the events.
@@ -241,7 +241,7 @@ class PatternMatcher:
         )
 
     def _evaluate_stored(self) -> EvaluatedEvents:
-        """What is known of the rows that ways had taken before."""
+        """The facts about the rows that paths had taken before."""
         records = self._found.records
         times = np.zeros(len(records), np.int64)
         batch = Batch(self._type, times, times, columns=layout_of(self._type).array_to_columns(records))

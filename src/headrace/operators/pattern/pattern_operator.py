@@ -72,7 +72,7 @@ _BEYOND: Final = "the window of a match ends at a time"
 
 @dataclass(frozen=True, slots=True)
 class PatternSettings:
-    """How a pattern is looked for.
+    """The definition of the search for a pattern.
 
     Attributes:
         compare: orders events with one timestamp; None where they come as they have arrived.
@@ -497,7 +497,7 @@ class PatternOperator(KeyedOperator, FunctionOperator):
 
 
 class _MatchNumbers:
-    """How many matches of each key of a subtask there have been, which ``MATCH_NUMBER()`` tells.
+    """The number of matches of each key of a subtask so far, for ``MATCH_NUMBER()``.
 
     Args:
         context: the operator.

@@ -82,11 +82,11 @@ class PatternsAtWork(Protocol):
 
     @property
     def matchers(self) -> Sequence[PatternMatcher]:
-        """Those that are looked for now."""
+        """The patterns that are searched for now."""
 
     @property
     def reach(self) -> int:
-        """How far from the timestamp of an event its partial matches may time out, in milliseconds."""
+        """The longest time from the timestamp of an event to the time-out of its partial matches, in milliseconds."""
 
     @property
     def user_code(self) -> Sequence[UserCode]:
@@ -122,7 +122,7 @@ class PatternsAtWork(Protocol):
         """Closes what was opened for patterns that came with the rules."""
 
     def stretches(self, reached: int, watermarks: list[int]) -> Iterator[Stretch]:
-        """What is done as event time goes on, one stretch after the other.
+        """The stretches of work as event time advances, one after the other.
 
         Args:
             reached: the watermark up to which all has been done.
@@ -199,7 +199,7 @@ class ChangingPatterns:
 
     @property
     def user_code(self) -> Sequence[UserCode]:
-        """None that is known before there are rules."""
+        """Empty: no pattern is known before there are rules."""
         return ()
 
     def is_store(self, name: str) -> bool:

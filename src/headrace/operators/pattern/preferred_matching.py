@@ -40,7 +40,7 @@ _DEAD_END: Final = -1
 
 
 class PreferredNfa(Nfa):
-    """Which rows and keys have to be looked at where the preferred match is found: any row may end a way."""
+    """The rows and keys that a search for the preferred match reads: any row may end a path."""
 
     def __init__(self, automaton: Automaton) -> None:
         super().__init__(automaton)
@@ -158,18 +158,18 @@ class PreferredMatching:
 
     @cached_property
     def preference(self) -> Preference:
-        """How the automaton finds the preferred match."""
+        """The search of an automaton for the preferred match."""
         assert self.automaton.preference is not None, "the automaton is one that finds the preferred match"
         return self.automaton.preference
 
     @cached_property
     def stored(self) -> EvaluatedEvents:
-        """What is known of the rows that ways had taken before."""
+        """The facts about the rows that paths had taken before."""
         return self.evaluate_stored()
 
     @cached_property
     def held_of_stored(self) -> list[int]:
-        """What holds of these rows, as bits."""
+        """The conditions that hold for these rows, as bits."""
         held: list[int] = self.stored.holds.tolist()
         return held
 
@@ -416,7 +416,7 @@ class _Search(Facts):
         return _DEAD_END
 
     def _holds_of(self, row: int) -> int:
-        """What holds of a row, as bits; negative where some has to be asked for."""
+        """The conditions that hold for a row, as bits; negative where some are still to be evaluated."""
         matching = self._matching
         if row >= self._stored:
             return -1 if matching.evaluated.lazy else matching.events.holds[self._start + row - self._stored]

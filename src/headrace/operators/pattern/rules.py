@@ -10,7 +10,7 @@ from headrace.operators.pattern.automaton import Automaton
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """What a record of the stream of rules says.
+    """A record of the stream of rules.
 
     Attributes:
         id: the id of the rule.

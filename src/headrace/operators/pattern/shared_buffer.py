@@ -62,7 +62,7 @@ class KnownRows:
 
 @dataclass(slots=True)
 class NfaState:
-    """What the automaton knows of one key.
+    """The partial matches of one key, and the counters that the automaton keeps of it.
 
     Attributes:
         partial: the partial matches, by their first events, those with one first event in the order of Flink's heap.
@@ -146,7 +146,7 @@ class TimedOutMatch:
 
 @dataclass(frozen=True, slots=True)
 class TimeAdvance:
-    """What came of an advance of time.
+    """The result of an advance of time.
 
     Attributes:
         matches: matches that were complete but for the time, and those that waited for partial matches now gone.

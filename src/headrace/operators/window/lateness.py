@@ -1,4 +1,4 @@
-"""Which records are late for windows of event time, and what becomes of them."""
+"""Finds records that are late for windows of event time, and drops them or sends them to a side output."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -93,7 +93,7 @@ def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:
 
 @dataclass(eq=False, slots=True)
 class LateRecords:
-    """What becomes of records that no window takes any more.
+    """The output of records that are too late for every window.
 
     Attributes:
         operator: whose output and counters are used.
@@ -116,7 +116,7 @@ class LateRecords:
         self.send_away(batch, is_left & is_too_late(batch.timestamps, batch.watermarks, self.lateness))
 
     def send_away(self, batch: Batch, is_refused: Mask) -> None:
-        """What becomes of those records of a batch that are refused."""
+        """Drop the late records of a batch, or send them to the side output."""
         if self.tag is None:
             self.drop(int(np.count_nonzero(is_refused)))
         elif is_refused.any():

@@ -1,4 +1,4 @@
-"""What windows hold between two epochs: in which stores, how it moves into other windows, and how others read it.
+"""The state of windows between two epochs: its stores, its migration to other windows, and its readers.
 
 Windows may be declared otherwise than those whose contents are stored. Then what was stored is an error, is dropped, or
 moves: rows of ordered tables go from old windows, or panes, into the new windows that consist of them. What old windows
@@ -123,7 +123,7 @@ VALUES_KIND: Final = "window-values"
 ELEMENTS_KIND: Final = "window-elements"
 """The kind of runs that hold all elements."""
 PANE: Final = "pane"
-"""What runs say about themselves when their rows are those of panes: the length of one."""
+"""The property of runs whose rows are those of panes: the length of a pane."""
 
 STORE: Final = "windows"
 """The store of an operator that ordered tables of windows are in."""
@@ -146,7 +146,7 @@ CONTINUOUS_STORE: Final = "continuous-windows"
 """The store of windows that fire at intervals before their end."""
 
 DUE_SUFFIX: Final = "-due"
-"""What the name of a store ends with that says when something is due for the windows of another one."""
+"""The suffix of the name of a store that says when something is due for the windows of another one."""
 
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
@@ -155,7 +155,7 @@ SHOWN: Final = "shown-results"
 """The state of key and window that they keep what they have shown in, where they take it back."""
 
 OF_TRIGGERS: Final = "trigger/"
-"""What the names of the states of triggers begin with."""
+"""The prefix of the names of the states of triggers."""
 
 _KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
 """The store of it."""
@@ -173,7 +173,7 @@ _KINDS: Final = {
         "fire at intervals before their end, computed column by column",
     ),
 }
-"""What windows are of which something is in a store; all others keep what they hold as state of keys."""
+"""The kinds of windows that have something in a store; all others keep their contents as state of keys."""
 
 _OF_THEIR_OWN: Final = "have a trigger, assigner or evictor of their own"
 
@@ -439,7 +439,7 @@ class WindowStateMigration:
 
 
 def cannot_move(context: OperatorContext, reason: str) -> StateMigrationError:
-    """What windows hold does not fit into the new ones."""
+    """The error for contents of windows that do not fit into the new ones."""
     return StateMigrationError(
         f"what windows hold cannot move into windows of another shape: {reason}. Choose windows that consist of whole "
         f"old ones, or have it dropped (execution.state-recovery.changed-windows: {context.uid}=drop)"

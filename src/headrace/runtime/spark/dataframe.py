@@ -147,7 +147,7 @@ _FAILED: Final = -1
 
 
 def grouped(dataframe: DataFrame, partitions: int, divide: Divide, gather: Gather) -> list[Any]:
-    """What is made of the rows of each partition, for those that have some.
+    """The results of the partitions that have rows.
 
     Args:
         dataframe: a static DataFrame. The rows of a partition come in its order.
@@ -274,7 +274,7 @@ _VALUES: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 
 def statistics_of(dataframe: DataFrame) -> Statistics | None:
-    """What Spark knows of a DataFrame: what ``ANALYZE TABLE`` has found, or else what follows from its size.
+    """The statistics that Spark has of a DataFrame: those of ``ANALYZE TABLE``, or else what follows from its size.
 
     Returns:
         None where Spark knows nothing.
@@ -292,7 +292,7 @@ def statistics_of(dataframe: DataFrame) -> Statistics | None:
 
 
 def _of_catalog(plan: Any) -> Any:
-    """What ``ANALYZE TABLE`` has found of the table that a plan is; None of other plans.
+    """The statistics of ``ANALYZE TABLE``, of a plan that is a table; None for other plans.
 
     A plan itself says that only where ``spark.sql.cbo.planStats.enabled`` is set.
     """

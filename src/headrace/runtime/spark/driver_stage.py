@@ -41,7 +41,7 @@ class DriverStage:
         self._interruptible = InterruptibleRun()
 
     def run(self, envelopes: Iterable[Envelope], payloads: str | None) -> list[Envelope]:
-        """What the stage sends, and what was not for it.
+        """Run the stage; the result is what it sends, and the envelopes that were not for it.
 
         Args:
             envelopes: what the stages before it have sent.

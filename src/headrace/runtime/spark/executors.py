@@ -31,7 +31,7 @@ _PROBES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What a Python worker of an executor said about itself; versions are empty where a package is missing."""
+    """The report of a Python worker of an executor about itself; versions are empty where a package is missing."""
 
     python: str
     executable: str
@@ -139,7 +139,7 @@ NO_CONNECT: Final = (
     "ships modules and cancels epochs\n  Run the program where Spark's driver may be, with spark-submit or "
     "headrace run --master URL, and without SPARK_REMOTE, spark.remote and spark.api.mode"
 )
-"""Why Spark Connect is refused, and what to do."""
+"""The error that refuses Spark Connect, with the reason and the remedy."""
 
 
 def check_is_classic(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:

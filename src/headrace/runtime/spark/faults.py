@@ -1,4 +1,4 @@
-"""What PySpark raises when a query fails, in headrace's own words."""
+"""Explains what PySpark raises when a query fails, in headrace's own words."""
 
 import re
 from typing import Final
@@ -15,7 +15,8 @@ from headrace.common.errors import (
 )
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, ConnectionError)
-"""What a query may raise: PySpark translates some failures and hands on others as they come from py4j."""
+"""The exceptions that a query may raise: PySpark translates some failures and passes on others as they come from
+py4j."""
 
 _LOST: tuple[type[Exception], ...] = (ConnectionError,)
 
@@ -56,14 +57,14 @@ _REMEDIES: Final = (
         ),
     ),
 )
-"""What to do about errors of which that is known."""
+"""The remedies for errors that have one."""
 
 _CRASHED: Final = "Python worker exited unexpectedly"
 
 _FATAL: Final = re.compile(
     re.escape(_CRASHED) + r"[^\n]*?: Fatal Python error: (?P<what>[^\n]+)\n(?P<frames>.*)", re.DOTALL
 )
-"""What Python's ``faulthandler`` has left of a process, in Spark's words."""
+"""The trace that Python's ``faulthandler`` has left of a process, in Spark's words."""
 
 _FRAME: Final = re.compile(r'^ +File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 

@@ -42,17 +42,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _STOPPED: tuple[type[Exception], ...] = (AttributeError, *SPARK_ERRORS)
-"""What a context raises that has been stopped: PySpark lets go of its Java half."""
+"""The exceptions of a context that has been stopped: PySpark drops its Java half."""
 
 SENT_WITH_TASKS_BYTES = 1 << 20
-"""What Spark may send for an epoch's context, over all tasks, each of which then gets all of it. Where that would be
-more, the context lies in a file, of which every task of stage 0 reads its part."""
+"""The most bytes that Spark sends for an epoch's context, over all tasks, each of which receives all of it. A larger
+context lies in a file, of which every task of stage 0 reads its part."""
 
 _BACKGROUND_QUERIES: Final = 4
 """The queries at the same time: several, so that a commit does not wait for a compaction."""
 
 _SHUFFLED_BYTES_CHANGE: Final = ("spark.io.encryption.enabled", "spark.shuffle.compress")
-"""Where the user has turned one of these on, all that is shuffled goes by Spark, which does it."""
+"""Settings by which Spark handles all shuffled data. Where the user has turned one of these on, shuffles go through
+Spark."""
 
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""

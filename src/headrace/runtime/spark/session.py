@@ -44,7 +44,7 @@ from headrace.runtime.spark.worker_daemon import start_early
 logger = get_logger(__name__)
 
 _reported: Final[set[tuple[str, SettingMismatch]]] = set()
-"""What in which application users have been warned of."""
+"""The mismatches that users have been warned of, by application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def check_interpreter(session: SparkSession, python: str) -> None:
 
 
 def mismatches(session: SparkSession, requested: Mapping[str, str]) -> tuple[SettingMismatch, ...]:
-    """What in a session differs from what headrace wants and from what the user ``asked`` headrace for."""
+    """The differences between a session and what headrace wants, or what the user ``asked`` headrace for."""
     checked = checked_settings(session.sparkContext.master or "")
     wanted = [setting for setting in checked if setting.key not in requested]
     wanted += [
@@ -173,7 +173,7 @@ def mismatches(session: SparkSession, requested: Mapping[str, str]) -> tuple[Set
 
 
 def _new_mismatches(session: SparkSession, found: Iterable[SettingMismatch]) -> tuple[SettingMismatch, ...]:
-    """Those of an application that are found for the first time: in a notebook job after job has the same session."""
+    """The differences that are new in an application: in a notebook, job after job has the same session."""
     application = session.sparkContext.applicationId
     new = tuple(mismatch for mismatch in found if (application, mismatch) not in _reported)
     _reported.update((application, mismatch) for mismatch in new)

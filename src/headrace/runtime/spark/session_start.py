@@ -41,7 +41,7 @@ from headrace.runtime.spark.settings import (
 from headrace.runtime.spark.worker_daemon import daemon_settings
 
 SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
-"""What PySpark gives to ``spark-submit`` when it starts Java."""
+"""The arguments with which PySpark calls ``spark-submit`` when it starts Java."""
 
 _SHELL: Final = "pyspark-shell"
 _PROPERTIES_FILE: Final = "--properties-file"
@@ -65,7 +65,7 @@ class SubmitArguments:
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> "SubmitArguments":
-        """Those of an environment."""
+        """The settings of an environment."""
         others: list[str] = []
         file = None
         arguments = iter(shlex.split(environment.get(SUBMIT_ARGUMENTS, _SHELL)))
@@ -83,7 +83,7 @@ class SubmitArguments:
         return self.properties_file is None or _LOAD_DEFAULTS in self.others
 
     def text(self) -> str:
-        """What is in the user's file of settings."""
+        """The settings in the user's file."""
         return f"{Path(self.properties_file).read_text()}\n\n" if self.properties_file else ""
 
     def with_file(self, path: Path) -> str:
@@ -151,7 +151,7 @@ class SessionRequest:
 
     @staticmethod
     def of(configuration: Configuration) -> "SessionRequest":
-        """What the configuration of a job asks for.
+        """The settings in the configuration of a job.
 
         Raises:
             ConfigurationError: when it names two interpreters.
@@ -167,7 +167,7 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """What a session is started with.
+    """The settings that a session is started with.
 
     Attributes:
         settings: all of its settings.

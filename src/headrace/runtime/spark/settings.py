@@ -82,7 +82,7 @@ class SettingMismatch:
 
 
 def mismatch_table(mismatches: Sequence[SettingMismatch]) -> str:
-    """What is to be told of some settings of one session, a line each in aligned columns."""
+    """The text about some settings of one session, a line each in aligned columns."""
     rows = [("setting", "is", "should be", "why")]
     rows += [(found.key, found.found or "not set", found.wanted, found.why) for found in mismatches]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -124,7 +124,7 @@ _CHECKED: Final = (
     SparkSetting("spark.sql.shuffle.orderIndependentChecksum.enabled", "true", _CHECKSUMS),
     SparkSetting("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "true", _CHECKSUMS),
 )
-"""What matters on every master."""
+"""The settings that matter on every master."""
 
 _CHECKED_ON_YARN: Final = (
     SparkSetting(
@@ -181,7 +181,7 @@ _OWN_LOCAL_SESSION: Final = {
 
 
 def checked_settings(master: str) -> tuple[SparkSetting, ...]:
-    """What headrace sets in a session of its own, and looks at in a session that it was given."""
+    """The settings that headrace makes in a session of its own, and checks in a session that it is given."""
     return _CHECKED + (_CHECKED_ON_YARN if master == "yarn" else ())
 
 
@@ -286,10 +286,11 @@ _OPEN: Final = (
     "spark.sql.catalog.",
     "spark.yarn.",
 )
-"""Where keys are made up by users, or declared by classes that are loaded on some clusters only."""
+"""Namespaces whose keys users make up, or that classes declare which are loaded on some clusters only."""
 
 _LIKENESS: Final = 0.9
-"""As of ``difflib``: a letter too many, too few or wrong, or two that have changed places. Other keys are others'."""
+"""The similarity from which on a key counts as misspelled, as ``difflib`` measures it: a letter too many, too few or
+wrong, or two that have changed places. Other keys belong to others."""
 
 
 def warn_of_misspelled(context: SparkContext, keys: Iterable[str]) -> None:

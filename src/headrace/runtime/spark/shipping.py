@@ -1,4 +1,4 @@
-"""How a job, and what each epoch starts from, reach the tasks: with Spark while they are small, else by files.
+"""Ships a job, and the start of each epoch, to the tasks: with Spark while they are small, else by files.
 
 Spark sends a query's settings along with every task, and a literal of the plan in every row. What differs from task to
 task, and grows with their number, would then reach each of them whole. So when it is not small it lies in a file beside
@@ -33,7 +33,7 @@ from headrace.storage.folder import Folder
 logger = get_logger(__name__)
 
 _ENTRY: Final = struct.Struct("<QQ16s")
-"""Where a part begins, how long it is, and its digest; the file begins with one for each part."""
+"""The start of a part, its length, and its digest; the file begins with one of these for each part."""
 
 _HERE: Final = "here"
 _FILE: Final = "file"
@@ -57,13 +57,13 @@ class Parts:
     key: bytes = b""
 
     def to_text(self) -> str:
-        """As the value of a setting."""
+        """The parts as the value of a setting."""
         fields = (_FILE, self.key.hex(), self.name) if self.name else (_HERE, base64.b64encode(self.here).decode())
         return " ".join(fields)
 
     @staticmethod
     def from_text(text: str) -> "Parts":
-        """What :meth:`to_text` wrote."""
+        """Read what :meth:`to_text` wrote."""
         kind, _, rest = text.partition(" ")
         if kind == _HERE:
             return Parts(here=base64.b64decode(rest))

@@ -1,4 +1,4 @@
-"""What runs inside Spark's Python workers: the two functions that ``mapInArrow`` calls."""
+"""The code in Spark's Python workers: the two functions that ``mapInArrow`` calls."""
 
 from __future__ import annotations
 

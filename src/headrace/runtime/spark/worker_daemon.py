@@ -50,7 +50,7 @@ _EXCLUDING: Final = frozenset(
 )
 
 _IMPORTED: Final = ("pyspark.worker", "headrace.runtime.spark.worker", "headrace.datastream")
-"""What tasks and the functions of users need; by name, since some lies above this package."""
+"""The modules that tasks and the functions of users need; by name, since some are above this package."""
 
 
 def daemon_settings(theirs: Mapping[str, str]) -> dict[str, str]:

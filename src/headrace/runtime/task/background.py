@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """What became of an item.
+    """The result of an item.
 
     What was raised travels like a result. A runtime that has to guess from a task's failure what was raised would take
     a refusal for a fault that passes.
@@ -50,7 +50,7 @@ class WorkDone:
 
 
 def attempt(work: Callable[[Any], object], item: object) -> WorkDone:
-    """What the work gives for an item, or what it has raised."""
+    """Return what the work gives for an item, or the exception that it raises."""
     try:
         return WorkDone(work(item))
     except Exception as error:

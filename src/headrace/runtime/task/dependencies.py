@@ -1,4 +1,4 @@
-"""What a job brings along besides its plan: modules, archives, cached files. Every process of its tasks gets them.
+"""The dependencies of a job beside its plan: modules, archives, cached files. Every process of its tasks gets them.
 
 Modules travel as one archive, the *bundle*: a folder with a folder for each entry of the Python path. So do cached
 files: a folder for those to be executed, and one for the others.
@@ -159,7 +159,7 @@ def put_on_path(entries: list[str]) -> None:
 
 
 _entries: list[str] = []
-"""What :func:`put_on_path` has put there."""
+"""The entries that :func:`put_on_path` has added."""
 
 _held: Final[Counter[str]] = Counter()
 """The number of jobs with tasks in this process that have modules in a folder."""

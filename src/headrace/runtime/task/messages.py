@@ -1,4 +1,4 @@
-"""What the driver tells the tasks, the job and each epoch, and what a task tells the driver, a failure too.
+"""The messages between the driver and the tasks: the job, each epoch, and the reports of tasks, failures included.
 
 A user function that failed fails again when the task is run again, so Spark must not be asked to try: it is reported.
 What a machine may do better next time (a read error, a lost file, a lost envelope) is raised.
@@ -63,7 +63,7 @@ class SerializedJob:
 
     @property
     def shipped(self) -> Folder:
-        """As of :func:`shipped_in`."""
+        """The hash of what the blob holds, as of :func:`shipped_in`."""
         return shipped_in(self.storage)
 
 
@@ -100,7 +100,7 @@ class SplitAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What one task of a later stage, or of a stage 0 that holds state, starts from.
+    """The input of one task of a later stage, or of a stage 0 that holds state.
 
     Attributes:
         versions: the state to read; several after a change of parallelism.
@@ -174,7 +174,7 @@ def hands_on(partition: int, sources: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """How far one piece of a split brought one watermark-making operator.
+    """The progress of one operator that makes watermarks, after one piece of a split.
 
     Attributes:
         operator: uid of the operator.
@@ -194,7 +194,7 @@ class ChannelReport:
 
 
 class Traffic(NamedTuple):
-    """What went through an operator in an epoch.
+    """The numbers of what went through an operator in an epoch.
 
     Attributes:
         records_out: records that it has emitted.

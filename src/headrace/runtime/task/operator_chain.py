@@ -130,7 +130,7 @@ class ChainedOperator(ChainNode):
 
 @dataclass(frozen=True, slots=True)
 class TaskProcess:
-    """What a process has for all its tasks.
+    """The resources that all tasks of a process share.
 
     Attributes:
         clients: those that it keeps for readers and writers.
@@ -375,7 +375,7 @@ class OperatorChain:
         close_all(self._closing)
 
     def drop(self) -> None:
-        """It is of no use any more; what its functions raise in ``close`` must not hide why."""
+        """Close an operator that has failed; what its functions raise in ``close`` must not hide the reason."""
         try:
             try:
                 self.abort()
@@ -500,7 +500,7 @@ Mark = tuple[str, int, int]
 """The epoch that a chain has done: the job's id, the generation, the epoch's number."""
 
 _MOST_CACHED_BYTES: Final = 128 << 20
-"""So much is kept at most of what operators have cached whose tasks have moved to another process."""
+"""The most caches of operators that are kept whose tasks have moved to another process."""
 
 
 class ChainCache:

@@ -1,4 +1,4 @@
-"""Where the operators of a chain send what they emit: to the valves of the next operators, and to the exchange.
+"""The outputs of the operators of a chain: the valves of the next operators, and the exchange.
 
 Where a chain forks and its branches join again, records wait until the batch has gone by all branches, so that they
 come in the order and under the watermarks that they would have come in one by one.
@@ -140,7 +140,7 @@ class WatermarkValve:
         return np.where(watermarks == MAX_WATERMARK, MAX_WATERMARK, behind)
 
     def _limit(self, sources: Collection[int]) -> int | None:
-        """What all inputs but these have reached; these come on their own, so it does not move meanwhile."""
+        """The watermark that all inputs but these have reached; these come on their own, so it stays as it is."""
         if self._reached.keys().isdisjoint(sources):
             # What an idle input still has to say moves nothing.
             return self.watermark
@@ -293,7 +293,7 @@ class WatermarkLog:
 
 
 class BranchMerge(ABC):
-    """Where branches of one fork come together: records wait here until the batch has gone by all branches.
+    """Joins the branches of one fork: records wait here until the batch has passed all branches.
 
     Args:
         logs: by output that leads here, what makes the watermarks of its records.
@@ -426,7 +426,7 @@ def ordinals_of(batch: Batch) -> Longs:
 
 
 def slowest_at(logs: Iterable[WatermarkLog], batch: Batch) -> Longs:
-    """What all of these operators had reached at each record, which has its own watermark besides."""
+    """The watermark that all of these operators had reached at each record, which has its own watermark besides."""
     ordinals = ordinals_of(batch)
     slowest: Longs = np.minimum.reduce([batch.watermarks, *(log.at(ordinals) for log in logs)])
     return slowest

@@ -159,7 +159,7 @@ def _emit_rejected(source: ChainedSource, rejected: list[tuple[str, str, str]]) 
 
 
 class _SourcePath:
-    """What the records of one source can reach within the stage.
+    """The operators that records of one source can reach within the stage.
 
     Args:
         source: the source.
@@ -178,7 +178,7 @@ class _SourcePath:
                 self._inputs[node] = inputs
 
     def begin(self, assignment: SplitAssignment, epoch: int) -> None:
-        """What follows is this piece: set every watermark to where the piece starts."""
+        """Begin a piece: set every watermark to where the piece starts."""
         self._source.output.watermark = MIN_WATERMARK
         for node, member in self._members.items():
             inputs = {edge: self._reached[source].output.watermark for edge, source in self._inputs[node].items()}

@@ -1,4 +1,4 @@
-"""Where the time of a task goes: to its operators, to waiting for its input, and to waiting for who takes its output.
+"""Measures where the time of a task goes: its operators, the wait for input, the wait for the receiver of output.
 
 What is measured differs from attempt to attempt, so it travels beside the envelopes, never in them.
 """

@@ -83,7 +83,7 @@ class TableSourceScan(PhysicalNode):
             )
 
     def _abilities(self, projected: Sequence[str] = ()) -> Iterator[str]:
-        """What the connector is to leave out."""
+        """The restrictions that the connector applies, as plans show them."""
         scan, names = self.scan, self.schema.names
         if scan.partitions is not None:
             shown = (_partition_text(scan.partition_keys, values) for values in scan.partitions)

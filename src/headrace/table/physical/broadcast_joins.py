@@ -238,7 +238,7 @@ class _Costs:
         return rows(relation) * _width(relation) if isinstance(relation, Scan) else 0.0
 
     def of_broadcasting(self, relation: Relation) -> float:
-        """What it costs more to compute a build side in every task than to compute it once."""
+        """The additional cost of computing a build side in every task instead of once."""
         return (self.tasks - 1) * self.of_computing(relation) + self.tasks * self._of_index(relation)
 
     def in_every_task(self, relation: Relation) -> float:

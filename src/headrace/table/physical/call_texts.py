@@ -101,7 +101,7 @@ def partial_texts(
     retracts: bool = False,
     growing: Collection[AggregateCall] = (),
 ) -> Iterator[str]:
-    """What senders compute for calls, as streaming plans show it; nothing is retracted from calls that only grow."""
+    """The partial results of senders, as streaming plans show them; calls that only grow retract nothing."""
     sets: dict[str, None] = {}
     for each in partials(calls, retracts=retracts):
         text = call_text(each.call, names, retracts=retracts and each.call not in growing)
@@ -116,7 +116,7 @@ def partial_texts(
 def merging_texts(
     calls: Sequence[AggregateCall], *, retracts: bool = False, growing: Collection[AggregateCall] = ()
 ) -> Iterator[str]:
-    """What receivers compute for calls, in the form of streaming plans."""
+    """The calls of receivers, in the form of streaming plans."""
     for each in partials(calls, retracts=retracts):
         retracted = "_RETRACT" if retracts and each.call not in growing else ""
         of_set = "" if each.distinct is None else f"distinct${each.distinct} "

@@ -188,7 +188,7 @@ def table_source(scan: logical.Scan, context: ConversionContext) -> TableSource:
 
 
 def statistics_of(scan: logical.Scan, context: ConversionContext) -> Statistics | None:
-    """What is known of the rows of a table, whichever of its columns are read, and under which conditions."""
+    """The statistics of a table, whichever of its columns are read, and under which conditions."""
     if scan.inline is not None:
         return table_source(scan, context).statistics
     declared = scan.declared or scan.columns
@@ -200,7 +200,7 @@ def statistics_of(scan: logical.Scan, context: ConversionContext) -> Statistics 
 
 
 def known_statistics(scan: logical.Scan, context: ConversionContext) -> Statistics | None:
-    """What is known of the rows of a table; None where nothing is, or it cannot be read in batch mode."""
+    """The statistics of a table; None where there are none, or it cannot be read in batch mode."""
     try:
         return statistics_of(scan, context)
     except HeadraceError:
@@ -365,7 +365,7 @@ _COMPARED: Final = (
 
 
 def source_conditions(conditions: Sequence[Scalar], columns: Schema, time_zone: str) -> tuple[Condition, ...]:
-    """Those of some conditions that sources can use: of comparisons of columns and constants.
+    """The conditions that sources can use: comparisons of columns and constants.
 
     Args:
         conditions: the conditions.

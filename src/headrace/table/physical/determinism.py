@@ -182,7 +182,7 @@ def _multi_join(node: MultiJoin, wanted: Columns) -> tuple[Columns, ...]:
 
 
 def _of_inputs(node: PhysicalNode, wanted: Columns) -> tuple[Columns, ...]:
-    """What a join demands: of inputs without a key that every column is deterministic, since it finds rows by them."""
+    """The columns that a join needs deterministic: all those of inputs without a key, since it finds rows by them."""
     demands, start = [], 0
     for child in node.inputs:
         width = len(child.schema)

@@ -145,7 +145,7 @@ def multi_join(
 
 
 def _have_one_type(left: PhysicalNode, right: PhysicalNode, keys: JoinKeys) -> list[bool]:
-    """Whether the columns of each pair of the key have the same type, so that equal values have one hash."""
+    """Return whether the columns of each pair of the key have the same type, so that equal values have one hash."""
     types = left.schema.types, right.schema.types
     pairs = zip(keys.left, keys.right, strict=True)
     return [types[0][one].as_nullable() == types[1][other].as_nullable() for one, other in pairs]

@@ -106,7 +106,7 @@ class PhysicalNode(LogicalNode):
         raise NotImplementedError
 
     def walk(self) -> Iterator[PhysicalNode]:
-        """It and all nodes below it, each before its inputs."""
+        """The node and all nodes below it, each before its inputs."""
         return walk(self, PhysicalNode)
 
     def with_inputs(self, inputs: Sequence[PhysicalNode]) -> PhysicalNode:

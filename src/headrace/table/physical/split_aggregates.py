@@ -111,7 +111,7 @@ def _numbered(names: Sequence[str], count: int) -> tuple[str, ...]:
 
 
 def _parts(given: AggregateCall) -> list[AggregateCall]:
-    """What is computed of each bucket for a call."""
+    """The partial calls that each bucket computes for a call."""
     if given.function in _BY_VALUE:
         return [replace(given, is_distinct=False)]
     if given.function != "AVG":

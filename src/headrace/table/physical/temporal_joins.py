@@ -258,7 +258,7 @@ class LookupJoin(PhysicalNode):
         )
 
     def _rows(self, condition: Any) -> ExpandedRows:
-        """What becomes of rows and what was found of them; with numbers if those are kept."""
+        """The joined rows, from rows and what was found for them; with numbers if those are kept."""
         if not self.materializes:
             return ExpandedRows(record_type(self.schema), condition, self.kind is JoinType.LEFT)
         numbered = Schema((*self.schema, Field("$number", bigint())))

@@ -98,14 +98,14 @@ class _JoinSet:
 
     @staticmethod
     def of(relation: Relation) -> _JoinSet:
-        """Those below a join."""
+        """The relations below a join."""
         found, conditions = list[Relation](), list[Scalar]()
         _collect(relation, 0, found, conditions)
         return _JoinSet(tuple(found), tuple(conditions), relation)
 
     @property
     def starts(self) -> list[int]:
-        """Where the columns of each relation begin."""
+        """The first column of each relation."""
         starts, start = [], 0
         for each in self.relations:
             starts.append(start)
@@ -131,7 +131,7 @@ class _JoinSet:
 
 
 def _derived(condition: Scalar, own: range) -> Scalar | None:
-    """What follows from a disjunction for some of the columns; None where nothing does."""
+    """The condition on some of the columns that follows from a disjunction; None where nothing does."""
     if not isinstance(condition, Call) or condition.function != "OR":
         return None
     filters = [

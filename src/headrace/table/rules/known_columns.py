@@ -78,7 +78,7 @@ def _of_filter(relation: Filter) -> Constants:
 
 
 def _of_project(relation: Project) -> Constants:
-    """Those of a table with computed columns; other projections give constants themselves."""
+    """The constants of a table with computed columns; other projections give constants themselves."""
     below = _constants(relation.input) if relation.is_of_table else {}
     pairs = enumerate(relation.expressions)
     return {at: below[each.index] for at, each in pairs if isinstance(each, InputRef) and each.index in below}

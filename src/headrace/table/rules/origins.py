@@ -105,7 +105,7 @@ def _join(join: LogicalJoin | LogicalTemporalJoin) -> tuple[Origins, ...]:
 
 
 def _correlate(join: LogicalCorrelate) -> tuple[Origins, ...]:
-    """What comes from no table in the right relation is made of the columns of the left one that it reads."""
+    """The origins of both sides. A right column that comes from no table is made of the left ones that it reads."""
     left = column_origins(join.left)
     made = _changed(left[index] for index in join.required)
     return (*left, *(found or made for found in column_origins(join.right)))[: len(join.schema)]

@@ -213,7 +213,7 @@ def _replaced(scalar: Scalar, places: dict[OverCall, InputRef]) -> Scalar:
 
 
 def _arguments(call: OverCall) -> tuple[Scalar, ...]:
-    """What a call reads."""
+    """The inputs of a call."""
     return (*call.operands, *call.partition_by, *(key.operand for key in call.order_by))
 
 

@@ -1,4 +1,4 @@
-"""What a plan is made for."""
+"""The purpose of a plan: to be executed or shown, in batch mode or as a stream."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class PlanPurpose:
-    """What a plan is made for.
+    """The purpose of a plan.
 
     Flink's planner does not prune all columns that are not used. Plans that are shown have them, too, and those that
     are executed have not.
@@ -21,4 +21,4 @@ class PlanPurpose:
 
 
 EXECUTED: Final = PlanPurpose()
-"""That of a plan of a stream that is executed."""
+"""The purpose of a plan of a stream that is executed."""

@@ -175,7 +175,7 @@ def _python(found: pa.Scalar, scalar: Scalar) -> Any:
 _TRUE: Final = Literal(True, type=BOOLEAN.not_null())
 _FALSE: Final = Literal(False, type=BOOLEAN.not_null())
 _HOLDS_FOR_ITSELF: Final = {"=": True, "<=": True, ">=": True, "<>": False, "<": False, ">": False}
-"""Whether a comparison of a value with itself is true."""
+"""The results of comparing a value with itself, by comparison."""
 
 
 def _simplified(condition: Scalar) -> Scalar:
@@ -252,7 +252,7 @@ def _null_test(found: Call) -> Scalar:
 
 
 def _converted(scalar: Scalar) -> Scalar:
-    """What is converted to the type that a function takes."""
+    """The scalar without an implicit conversion to the type that a function takes."""
     return scalar.operand if isinstance(scalar, Cast) and scalar.is_implicit and not scalar.is_try else scalar
 
 

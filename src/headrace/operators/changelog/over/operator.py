@@ -68,7 +68,7 @@ class _RowsOfKeys:
 
 @dataclass(frozen=True)
 class _Counts:
-    """What has been before the new rows of each key.
+    """The rows that precede the new rows of each key.
 
     Attributes:
         rows: the number of rows.

@@ -43,7 +43,7 @@ class Uniqueness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SideState:
-    """How the rows of one input are kept.
+    """The layout in which the rows of one input are stored.
 
     Attributes:
         uniqueness: the uniqueness of rows with one join key.

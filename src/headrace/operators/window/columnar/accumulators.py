@@ -299,7 +299,7 @@ def stretches(*columns: Longs) -> Segments:
 
 
 PARTS: Final = "parts"
-"""What stored accumulators say about the aggregators that made them."""
+"""The description that stored accumulators have of the aggregators that made them."""
 
 _LONG: Final = Types.LONG()
 

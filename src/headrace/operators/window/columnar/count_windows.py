@@ -60,7 +60,7 @@ class CountWindowOperator(KeyedWindowOperator):
         self._panes = panes
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold that are not full; see :class:`.WindowStateReader`."""
+        """The contents of windows that are not full; see :class:`.WindowStateReader`."""
         kept = self._open_table(context).stored()
         groups = group_keys(kept.keys.hashes, kept.keys.values)
         kept_panes, kept_records = kept.numbers
@@ -137,7 +137,7 @@ class CountWindowOperator(KeyedWindowOperator):
         return starts + (numbers * self._panes.per_slide - table.numbers[starts]) // self._panes.step
 
     def _left(self, keys: KeyColumn, records: Longs, table: Contents) -> WindowRows:
-        """What is kept of keys that have had so many records."""
+        """The records that are kept of keys, given the number of records that each has had."""
         if self._panes.are_windows:
             return self._left_of_last(keys, records, table)
         needed = self._panes.first_open(records) * self._panes.per_slide

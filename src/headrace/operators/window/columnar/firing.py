@@ -1,4 +1,4 @@
-"""When columnar windows fire, and what they emit.
+"""The firing of columnar windows: when they fire, and what they emit.
 
 A window that fires at intervals fires first at a time that its first record sets, then each time an interval has
 passed, and at its end. In event time, a firing happens before the first record that meets its time as a watermark, or a
@@ -296,7 +296,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class EmittedContents:
-    """What firings emit, and what is left.
+    """The output of firings, and the contents that are left.
 
     Attributes:
         firings: the firing of each result, by its position; results of one firing follow one another.

@@ -243,7 +243,7 @@ class SlotTable:
         return was_held, before
 
     def take(self, slots: Longs) -> list[pa.Array]:
-        """What some slots hold."""
+        """The contents of some slots."""
         return [
             column.take(slots) if isinstance(column, _Numbers) else gather(column, slots) for column in self._columns
         ]

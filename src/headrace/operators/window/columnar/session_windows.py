@@ -85,7 +85,7 @@ class SessionWindowOperator(KeyedWindowOperator):
         self._passed = MIN_WATERMARK
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What sessions hold; of an operator that is not open. See :class:`.WindowStateReader`."""
+        """The contents of sessions, read by an operator that is not open. See :class:`.WindowStateReader`."""
         found = self._open_table(context).stored()
         held_until = found.ends if self._discards else self._goes(found.ends)
         found = found.take(np.flatnonzero(held_until > passed_end(watermark)))
@@ -301,7 +301,7 @@ class SessionWindowOperator(KeyedWindowOperator):
 
 @dataclass(frozen=True)
 class _Stretch:
-    """What has come, and the sessions of its keys.
+    """The records that have come, and the sessions of their keys.
 
     Attributes:
         touched: the records, and the keys that they are of or that have sessions that are due.

@@ -72,7 +72,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class FoundSessions:
-    """What has become of records and open sessions.
+    """The outcome for records and open sessions.
 
     Attributes:
         sessions: all sessions, those included that the watermarks of the records have passed.
@@ -193,7 +193,7 @@ def _with_late(
 
 
 def _candidates(records: ArrivedTimes, late: Longs, found: Spans) -> tuple[Longs, Longs]:
-    """Those of the late records that may be part of a session, and which one that would be.
+    """The late records that may be part of a session, and that session.
 
     It covers the moment after the watermark that the record meets: only one of a key does, and no later one can be
     reached.
@@ -267,7 +267,7 @@ def _lowest_before(groups: Longs, values: Longs) -> Longs:
 
 @dataclass(frozen=True)
 class FollowedSessions:
-    """What has become of the sessions of some keys.
+    """The outcome for the sessions of some keys.
 
     Attributes:
         fired: the sessions as they were when they fired, in no particular order.
@@ -393,7 +393,7 @@ class SessionFollower:
 
     @staticmethod
     def _merged(sessions: list[_Session], met: list[_Session]) -> _Session:
-        """The one session that some become: the one of the most parts takes in the others."""
+        """The one session that several become: the one with the most parts absorbs the others."""
         session = max(met, key=lambda each: len(each.parts))
         for other in met:
             if other is not session:

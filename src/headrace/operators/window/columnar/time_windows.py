@@ -98,7 +98,7 @@ class AlignedWindowOperator(KeyedOperator):
     def _moved_into(
         self, rows_of: RegularWindows, context: OperatorContext, kept_as: TableLayout
     ) -> WindowStateMigration:
-        """What moves the contents of windows of another shape; ``rows_of`` are the windows or panes that are kept."""
+        """The migration of windows of another shape; ``rows_of`` are the windows or panes that are kept."""
         aggregators, schema = self._layout.aggregators, self._layout.state_schema
 
         def combine(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -51,7 +51,7 @@ class VersionLog:
         self._row_parts.append(part)
 
     def new_version(self, chain: int, parts: Sequence[int]) -> int:
-        """What a window holds: its last version, and the parts that came since, at least one."""
+        """Add a version of a window: its last version, and the parts that came since, at least one."""
         version = len(self._version_chains)
         self._version_chains.append(chain)
         self._pair_parts.extend(parts)
@@ -133,7 +133,7 @@ class LoggedWindow:
         self._open_part = -1
 
     def now(self, log: VersionLog) -> int:
-        """What the window holds now, as a version."""
+        """The present contents of the window, as a version."""
         if self._pending:
             self.version = log.new_version(self._chain, self._pending)
             self._pending, self._open_part = [], -1

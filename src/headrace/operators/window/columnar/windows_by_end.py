@@ -1,4 +1,4 @@
-"""Where accumulators are kept, by window or pane and key: rows that wait to be aggregated, and a table in state.
+"""The store of accumulators by window or pane and key: rows that wait to be aggregated, and a table in state.
 
 Nothing is read from state when records are added. Importing this module makes the merging of the table's runs known to
 compaction.
@@ -50,7 +50,7 @@ class WaitingRows(Generic[_Rows]):
         self.forget()
 
     def forget(self) -> None:
-        """None waits any more."""
+        """Forget all rows that wait."""
         self._pieces: list[tuple[_Rows, int]] = []
         self.first_end, self.held = NO_TIME, 0
 
@@ -159,13 +159,13 @@ _WAITING_ROWS = 1 << 18
 _FEW = 0.125
 _TIMES_AS_MANY = 16
 _WAITING_BYTES = 128 << 20
-"""Where it leaves more than this part, up to so many times as many wait, in so much memory: each piece has to be merged
-with the others afterwards."""
+"""If an aggregation leaves more than this share of its rows, more rows wait before the next one: up to so many times as
+many, in so much memory, since each piece has to be merged with the others afterward."""
 
 
 @dataclass(eq=False, slots=True)
 class _StoreStatistics:
-    """What a store has cached of its rows; one that takes its place in the same process need not find it again.
+    """The cache of a store; the store that replaces it in the same process can take it over.
 
     Attributes:
         known: the keys that were met.
@@ -245,7 +245,7 @@ class WindowStore:
                 yield Accumulators.merged(self._aggregators, block, self._known)
 
     def find(self, ends: Longs, hashes: npt.NDArray[np.uint64]) -> Accumulators:
-        """What is there for some ends and hashes: at most one row a key and end, in no particular order."""
+        """The stored rows of some ends and hashes: at most one row a key and end, in no particular order."""
         order = np.lexsort((hashes, ends))
         ends, hashes = ends[order], hashes[order]
         is_new = np.ones(len(ends), np.bool_)

@@ -34,7 +34,7 @@ Columns = list[pa.Array]
 
 
 class _Held(LoggedWindow):
-    """What one window of a key holds in the course of an epoch.
+    """The contents of one window of a key in the course of an epoch.
 
     Attributes:
         entry: the key.
@@ -197,7 +197,7 @@ class _NotedResult(NamedTuple):
 
 
 class AggregateLog:
-    """What happens to windows with built-in aggregates in the course of a batch.
+    """The changes of windows with built-in aggregates in the course of a batch.
 
     Args:
         layout: the aggregates and the columns.

@@ -1,4 +1,4 @@
-"""Which windows elements belong to, and which of these become one, as their assigner says."""
+"""The windows that an assigner gives to elements, and the merging of windows."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _WINDOWS: Final = ValueStateDescriptor(MERGING_WINDOWS, Types.LIST(Types.TUPLE([
 
 
 Merge = Callable[[Any, Sequence[Any], Any, Sequence[Any]], None]
-"""What is done when windows become one: of what they become, those that were there before and are not it, the window
-that its state is kept under, and the others that state of the merged ones is kept under."""
+"""The callback for windows that become one. It is given the new window, the windows that it replaces, the window that
+its state is stored under, and those that the state of the others is stored under."""
 
 
 class MergingWindowSet(ABC, Generic[W]):
@@ -160,7 +160,7 @@ class GenericMergingWindowSet(MergingWindowSet[W]):
         self._kept = kept
 
     def _groups(self, new: W) -> list[tuple[list[W], W]]:
-        """As the assigner says.
+        """Delegate to the assigner.
 
         Raises:
             InvalidProgramError: when that makes no sense; it is noted as the assigner's.
@@ -441,7 +441,7 @@ def _windows_at(regular: RegularWindows, timestamps: Longs) -> list[Collection[A
 
 
 class _AssignerContext(WindowAssigner.WindowAssignerContext):
-    """What an assigner sees: the clock, and state of the current key.
+    """The context of an assigner: the clock, and state of the current key.
 
     Args:
         context: the operator.

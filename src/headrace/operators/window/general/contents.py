@@ -1,4 +1,4 @@
-"""What windows hold in state of key and window, and what they have emitted, where they take it back.
+"""The contents of windows in state of key and window, and the results that were emitted, where they are retracted.
 
 They hold one folded value, all elements, or those that an evictor leaves. The functions of a program need not give the
 same results for the same elements twice, so results are kept as they were. A window that has become part of another one
@@ -54,7 +54,7 @@ class StateOfWindows:
 
 
 class KeyedContents(StateOfWindows, ABC):
-    """What windows hold in state of the key and the window. Calls with a namespace are about it and the current key.
+    """The contents of windows in state of key and window. Calls with a namespace are about it and the current key.
 
     Args:
         keyed: the state.
@@ -78,7 +78,7 @@ class KeyedContents(StateOfWindows, ABC):
 
     @abstractmethod
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
-        """What a window function is to see; None when there is nothing that it is called for."""
+        """The input of the window function; None when it is not to be called."""
 
     def after_firing(self, namespace: GivenNamespace, window: Any) -> None:
         """Is called after the window function."""
@@ -89,7 +89,7 @@ class KeyedContents(StateOfWindows, ABC):
         return [(key, namespace) for key, namespace in pairs if namespace is not None]
 
     def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
-        """What a window function would see if no element were removed before; None for nothing."""
+        """The input of the window function if no element were removed before; None for nothing."""
         return self.elements(namespace, window)
 
 
@@ -310,7 +310,7 @@ class RecordedResults(EmittedResults):
         self._events.append((self._keyed.current, lambda _: merge(namespace, merged)))
 
     def all_changes(self, results: Sequence[Batch]) -> list[Batch]:
-        """What is emitted for the results of all windows that have fired since the last time, in that order.
+        """The output for the results of all windows that have fired since the last time, in that order.
 
         Args:
             results: one row for each firing, in one batch; none where none has fired.

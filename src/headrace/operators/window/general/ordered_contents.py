@@ -1,4 +1,4 @@
-"""What windows of fixed ends hold, ordered by their ends: nobody looks at it before, so elements are added together.
+"""The contents of windows of fixed ends, ordered by their ends, to which elements are added together.
 
 Elements that are folded are one value a key and window. Where all are kept they are only appended, so those of a batch
 stay the columns that they came as: a record is made of Python objects once, for the function that sees it.
@@ -51,7 +51,7 @@ Longs = npt.NDArray[np.int64]
 
 
 class KeysOfWindow(NamedTuple):
-    """What a window holds of all keys.
+    """The contents of a window, of all keys.
 
     Attributes:
         keys: the keys, in the order in which they fire.
@@ -65,7 +65,7 @@ class KeysOfWindow(NamedTuple):
 
 
 class OrderedContents(ABC):
-    """What the windows of one subtask hold, which are known by their ends."""
+    """The contents of the windows of one subtask, which are identified by their ends."""
 
     @abstractmethod
     def begin_epoch(self) -> None:
@@ -81,7 +81,7 @@ class OrderedContents(ABC):
 
     @abstractmethod
     def elements(self, end: int) -> Sequence[Any]:
-        """What a window function is to see of the current key."""
+        """The input of a window function for the current key."""
 
     @abstractmethod
     def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
@@ -101,7 +101,7 @@ class OrderedContents(ABC):
 
     @abstractmethod
     def of_all_keys(self, end: int) -> KeysOfWindow:
-        """What a window holds; keys by their hashes, then by themselves."""
+        """The contents of a window, with keys ordered by their hashes, then by themselves."""
 
     @abstractmethod
     def forget(self, watermark: int) -> None:
@@ -120,7 +120,7 @@ Held = dict[Any, Any]
 
 
 class ContentsTable(OrderedContents):
-    """What the windows of one subtask hold.
+    """The contents of the windows of one subtask.
 
     Attributes:
         kind: the kind of runs.
@@ -540,7 +540,7 @@ class OrderedElements(ContentsTable):
 
 
 def keys_of_window(rows: Sequence[pa.RecordBatch], values: ElementColumn) -> KeysOfWindow:
-    """What a window holds of all keys.
+    """The contents of a window, of all keys.
 
     Args:
         rows: the rows, in pieces, of which there is at least one.

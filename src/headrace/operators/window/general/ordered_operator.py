@@ -79,7 +79,7 @@ class OrderedWindowOperator(FunctionWindowOperator):
         self._late = LateRecords(self, self._lateness, self._definition.late_tag_id)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
+        """The contents of windows, read by an operator that is not open. See :class:`.WindowStateReader`."""
         self.restore_state(context)
         self._contents.begin_epoch()
         return held_in_order(self._contents, self._keyed, self.window_of)

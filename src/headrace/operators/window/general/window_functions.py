@@ -1,4 +1,4 @@
-"""What is called for windows: functions that fold elements, the function over the contents of a window, its trigger."""
+"""The user's functions of windows: those that fold elements, the one over the contents of a window, its trigger."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -163,7 +163,7 @@ class Fold(ABC):
 
     @abstractmethod
     def result(self, value: Any) -> Any:
-        """What the value stands for when the window fires; may be a part of it."""
+        """The result that the accumulator stands for when the window fires; may be a part of it."""
 
     @abstractmethod
     def merge(self, value: Any, other: Any) -> Any:
@@ -261,7 +261,7 @@ def fold_of(functions: WindowFunctions, type_: TypeInformation) -> Fold | None:
 
 
 def _coerced(result: Any, coerce: Callable[[Any], Any], function: Any) -> Any:
-    """What a function has returned, in the form of its type; a wrong one is noted as the function's."""
+    """The result of a function, in the form of its type; a wrong one is noted as the function's."""
     try:
         return coerce(result)
     except InvalidTypeError as error:
@@ -330,15 +330,15 @@ class WindowTrigger(Trigger.OnMergeContext):
         self._namespace = self._keyed.namespace = namespace
 
     def on_element(self, element: Any, timestamp: int) -> TriggerResult:
-        """What the trigger wants after an element was added."""
+        """The trigger's decision after an element was added."""
         return self._checked(self._trigger.on_element(element, timestamp, self._window, self), "on_element")
 
     def on_event_time(self, time: int) -> TriggerResult:
-        """What the trigger wants when a timer of event time fires."""
+        """The trigger's decision when a timer of event time fires."""
         return self._checked(self._trigger.on_event_time(time, self._window, self), "on_event_time")
 
     def on_processing_time(self, time: int) -> TriggerResult:
-        """What the trigger wants when a timer of processing time fires."""
+        """The trigger's decision when a timer of processing time fires."""
         return self._checked(self._trigger.on_processing_time(time, self._window, self), "on_processing_time")
 
     def on_merge(self, merged: Sequence[GivenNamespace]) -> None:

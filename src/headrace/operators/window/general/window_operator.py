@@ -126,7 +126,7 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
         """Adds the elements of a batch to their windows, and fires what is due on the way."""
 
     def _failure(self, error: BaseException, element: object) -> BaseException:
-        """What is told of an error at an element, or in a window that fired before it."""
+        """The description of an error at an element, or in a window that fired before it."""
         return user_error(error, self.context, element)
 
     def _flush(self) -> None:
@@ -134,7 +134,7 @@ class FunctionWindowOperator(KeyedOperator, FunctionOperator):
         self._collector.flush(self.output, self.context)
 
     def _enter(self, window: object, firing: Firing) -> None:
-        """What the user's function is to see from now on."""
+        """Set the window and key that the user's function sees from now on."""
         if not self._is_merging:
             self._keyed.namespace = self._windows.namespace_of(window)
         self._context.enter(window, self._time.watermark, self._time.processing_time, firing)
@@ -160,7 +160,7 @@ class WindowOperator(FunctionWindowOperator):
         self._may_have_former = False
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.WindowStateReader`."""
+        """The contents of windows, read by an operator that is not open. See :class:`.WindowStateReader`."""
         self.restore_state(context)
         self._time.watermark = watermark
         return held_by_key(self._contents, self._keyed, self._window_of_contents)
@@ -231,7 +231,7 @@ class WindowOperator(FunctionWindowOperator):
         count_dropped(self, len(former))
 
     def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
-        """What windows hold in state of key and window."""
+        """The store of windows in state of key and window."""
         kind, type_, functions = self._definition.kind, self._input_type, self._user_functions
         fold, evictor = fold_of(functions, type_), self._definition.evictor
         if evictor is not None:
@@ -241,7 +241,7 @@ class WindowOperator(FunctionWindowOperator):
         return ListedContents(self._keyed, kind, type_, renamed)
 
     def _new_former_results(self, renamed: RenamedFields) -> EmittedResults:
-        """What windows have emitted."""
+        """The store of the results that windows have emitted."""
         return EmittedResults(self._keyed, self._output_type, renamed)
 
     # --- elements ----------------------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ class WindowOperator(FunctionWindowOperator):
             self._collector.collect_changed(results, window.max_timestamp(), stamp, take_back)
 
     def _take_back(self, contents: GivenNamespace, results: list[Any]) -> list[Any]:
-        """What a window emits that takes back what it has emitted before."""
+        """The output of a window that retracts its earlier results."""
         assert self._former is not None
         try:
             return self._former.changes(contents, results)
