@@ -239,6 +239,10 @@ class MinOrMax(ColumnAggregator):
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return [self._best(rows.column(self.column), rows.segments)]
 
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        """Accumulators of no value: where values only grow, the one that comes next replaces what is taken back."""
+        return [pa.nulls(len(columns[0]), columns[0].type)]
+
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [self._best(columns[0], segments)]
 

@@ -102,7 +102,11 @@ class GroupAggregate(PhysicalNode):
         given, settings = self.input.schema, builder.settings
         ttl = builder.state_ttl if self.ttl is None or builder.is_batch else time_to_live(self.ttl)
         calls = operations(self.calls, self.schema.names[len(self.group) :], self.input)
-        if not self.retracts and not ttl:
+        calls = tuple(
+            replace(made, only_grows=_never_loses(self.input, call))
+            for made, call in zip(calls, self.calls, strict=True)
+        )
+        if not self.retracts and not ttl and not self.has_two_phases:
             calls = tuple(replace(call, keeps_values=_keeps_values(call, given)) for call in calls)
         mini_batch = WHOLE_INPUT if builder.is_batch and settings.get(AGG_PHASES) != "ONE_PHASE" else None
         if settings.get(MINI_BATCH) and not builder.is_batch:
@@ -129,21 +133,36 @@ def growing_calls(node: PhysicalNode, calls: Sequence[AggregateCall]) -> set[Agg
 
 def _only_grows(node: PhysicalNode, call: AggregateCall) -> bool:
     """Return whether updates of a call's argument never take back its result: a ``MAX`` of counts, say."""
-    if call.function not in ("MIN", "MAX"):
+    found = _origin(node, call)
+    if found is None or found[0].name != "ChangelogNormalize":
+        return _never_loses(node, call)
+    return any(key == {found[1]} for key in found[0].upsert_keys)  # no update of a row changes its key
+
+
+def _never_loses(node: PhysicalNode, call: AggregateCall) -> bool:
+    """Return whether no change of a call's argument takes back its result: it is a count of added rows, say."""
+    found = _origin(node, call)
+    if found is None:
         return False
+    node, place = found
+    if not isinstance(node, GroupAggregate) or node.retracts or place < len(node.group):
+        return False
+    return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if call.function == "MAX" else ("MIN",))
+
+
+def _origin(node: PhysicalNode, call: AggregateCall) -> tuple[PhysicalNode, int] | None:
+    """The node that computes the argument of ``MIN`` or ``MAX``, and its column there; None where rows are filtered."""
+    if call.function not in ("MIN", "MAX"):
+        return None
     (place,) = call.operands
     while isinstance(node, Calc) or node.passes_rows:
         if isinstance(node, Calc):
             column = node.expressions[place]
             if node.condition is not None or not isinstance(column, InputRef):
-                return False
+                return None
             place = column.index
         (node,) = node.inputs
-    if node.name == "ChangelogNormalize":  # no change of a row changes its key
-        return any(key == {place} for key in node.upsert_keys)
-    if not isinstance(node, GroupAggregate) or node.retracts or place < len(node.group):
-        return False
-    return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if call.function == "MAX" else ("MIN",))
+    return node, place
 
 
 _OF_KEPT_VALUES: Final = frozenset(("COUNT", "SUM", "$SUM0", "SUM0", "AVG"))

@@ -43,6 +43,7 @@ class AggregateOperation:
         user: the user-defined aggregate function, which chooses its own aggregators.
         keeps_values: whether the operator has the distinct values of groups in state of its own, so that ``DISTINCT``
             aggregates the first record of each value.
+        only_grows: whether updates of the argument never take back the result of ``MAX`` or ``MIN``: a count, say.
     """
 
     function: str
@@ -55,6 +56,7 @@ class AggregateOperation:
     options: tuple[tuple[str, Any], ...] = ()
     user: Callable[["CallBinding"], "Remembered"] | None = None
     keeps_values: bool = False
+    only_grows: bool = False
 
     def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
         """The aggregate over records of a type; see ``Aggregate.bind``."""
@@ -199,7 +201,7 @@ def _variance(of: CallBinding, *, is_sample: bool, is_root: bool) -> Remembered:
 
 
 def _extreme(of: CallBinding, *, is_largest: bool) -> Remembered:
-    if not of.retracts:
+    if not of.retracts or of.call.only_grows:
         return Remembered((MinOrMax(of.column(), of.name(), of.info(), is_largest),))
     emit = partial(element_at, -1 if is_largest else 0)
     return Remembered((of.multiset(),), emit, running=partial(running_extreme, is_largest))
