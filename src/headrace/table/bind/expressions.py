@@ -287,7 +287,8 @@ class ExpressionBinder(CallBinder):
             items = tuple(self.as_operand(item, operand) for item in items)
         if len(items) == 1:
             return self._equal("<>" if node.negated else "=", operand, items[0], node)
-        found = self.call("OR", tuple(dict.fromkeys(self._equal("=", operand, item, node) for item in items)), node)
+        terms = tuple(dict.fromkeys(self._equal("=", operand, item, node) for item in items))
+        found = terms[0] if len(terms) == 1 else self.call("OR", terms, node)
         return self.call("NOT", (found,), node) if node.negated else found
 
     def _equal(self, name: str, left: Scalar, right: Scalar, node: SqlNode) -> Scalar:

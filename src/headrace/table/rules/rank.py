@@ -18,10 +18,12 @@ from headrace.table.logical.scalars import (
     SortKey,
     all_of,
     conjuncts,
+    input_refs,
     substituted,
 )
 from headrace.table.logical.schema import Field, Schema
 from headrace.table.rules.purpose import PlanPurpose
+from headrace.table.rules.searches import Search, simplified
 
 RANKS = frozenset(("ROW_NUMBER", "RANK", "DENSE_RANK"))
 
@@ -141,7 +143,7 @@ def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
         return relation
     condition = relation.condition if project is None else substituted(relation.condition, project.expressions)
     column = len(over.input.schema)
-    conditions = _needed(conjuncts(condition), column)
+    conditions = _needed(_with_one_range(conjuncts(condition), column), column)
     bounds = [_RankBound.of(each, column) for each in conditions]
     ranged = [bound for bound in bounds if bound is not None]
     rest = [each for each, bound in zip(conditions, bounds, strict=True) if bound is None]
@@ -157,6 +159,15 @@ def _recognised(relation: Relation, purpose: PlanPurpose) -> Relation:
         return relation
     node: Relation = found if not rest else Filter(found, all_of(rest))
     return node if project is None else replace(project, input=node)
+
+
+def _with_one_range(conditions: list[Scalar], column: int) -> list[Scalar]:
+    """The conditions with those on a rank alone as one, where they are one range together."""
+    own = [each for each in conditions if set(input_refs(each)) == {column}]
+    whole = simplified(all_of(own)) if len(own) > 1 else None
+    if whole is None or any(isinstance(each, Search) for each in whole.walk()):
+        return conditions
+    return [*(each for each in conditions if each not in own), *conjuncts(whole)]
 
 
 def _needed(conditions: list[Scalar], column: int) -> list[Scalar]:

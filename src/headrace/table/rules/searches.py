@@ -200,10 +200,11 @@ def _negated(scalar: Call) -> Scalar:
 
 
 def _without_known(parts: list[Scalar], *, is_and: bool) -> list[Scalar]:
-    """A conjunction without ``IS NOT NULL`` of compared operands, and with the others at its end."""
+    """A conjunction without ``IS NOT NULL`` of operands that are compared or hold, and with the others at its end."""
     if not is_and:
         return parts
     compared = {found[0] for each in parts if (found := _ranges(each)) is not None}
+    compared |= {each.operands[0] if isinstance(each, Call) and each.function == "NOT" else each for each in parts}
     tests = [each for each in parts if isinstance(each, Call) and each.function == "IS NOT NULL"]
     kept = [each for each in tests if each.children[0] not in compared]
     return [each for each in parts if each not in tests] + kept
@@ -211,11 +212,12 @@ def _without_known(parts: list[Scalar], *, is_and: bool) -> list[Scalar]:
 
 def _merged(parts: list[Scalar], *, is_and: bool) -> list[Scalar]:
     """The parts of a conjunction or disjunction, with those on one operand merged at the place of the first."""
-    groups: dict[Scalar, list[Scalar]] = {}
+    groups: dict[tuple[bool, Scalar], list[Scalar]] = {}
     for part in parts:
         operand = _operand(part, is_and=is_and)
-        groups.setdefault(part if operand is None else operand, []).append(part)
-    return [_combined(operand, group, is_and=is_and) for operand, group in groups.items()]
+        # A column that is a condition itself is no group with its tests for NULL.
+        groups.setdefault((operand is None, part if operand is None else operand), []).append(part)
+    return [_combined(operand, group, is_and=is_and) for (_, operand), group in groups.items()]
 
 
 def _operand(part: Scalar, *, is_and: bool) -> Scalar | None:
