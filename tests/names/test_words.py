@@ -1,7 +1,8 @@
-"""Names are made of the field's words (docs/glossary.md), and private docstrings do not repeat names."""
+"""Names are made of the field's words (docs/glossary.md); docstrings do not repeat names, and are no fragments."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,15 @@ ROOT = Path(headrace.__file__).parent
 BANNED = re.compile(r"(^|_)(un)?(told|asked|asks|judged|sieve|let_go|takes?_up|taken_up)(_|$)")
 """Words that say less than the field's: received, requested, evaluated, filter, closed, restored."""
 
+PROSE = ("operators", "runtime", "table/physical", "table/rules")
+"""The packages whose docstrings are held to the rules below."""
+
+FRAGMENT = re.compile(r"(What|Those|That of|Whether|How|Who|Where|When|Which|Why|So (long|many|much|often)|As)\b")
+"""Beginnings of questions and references without a noun: a docstring names what it describes, or what a call does."""
+
+PERSONS = re.compile(r"\b(told|asked|asks|nobody|somebody|whoever)\b", re.IGNORECASE)
+"""Words for people; programs call, request, read and return."""
+
 DEFINED = re.compile(r"^\s*(?:async )?(?:def|class) (\w+)", re.MULTILINE)
 SIGNATURE = r"\((?:[^\n]*|\n(?: +[*\w][^\n]*\n)+ *)\)(?: -> [^\n]+)?"
 PRIVATE = re.compile(rf'(?:def|class) (_[a-zA-Z]\w*)((?:{SIGNATURE})?):\n +"""([^"\n]+)"""\n')
@@ -23,6 +33,15 @@ FILLERS = set(
 
 def sources() -> Iterator[tuple[Path, str]]:
     return ((path, path.read_text()) for path in sorted(ROOT.rglob("*.py")))
+
+
+def docstrings(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        for each in body if isinstance(body, list) else ():
+            match each:
+                case ast.Expr(ast.Constant(str(text))):
+                    yield text.strip()
 
 
 def words_of(name: str) -> set[str]:
@@ -51,3 +70,14 @@ def test_docstrings_of_private_code_say_more_than_its_name() -> None:
         if not {word.lower() for word in re.findall(r"[A-Za-z]+", text)} - FILLERS - words_of(name + signature)
     }
     assert found == set(), "leave it out, or say what the name cannot"
+
+
+def test_docstrings_name_what_they_describe() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for package in PROSE
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for text in docstrings(path.read_text())
+        if FRAGMENT.match(text) or PERSONS.search(text)
+    }
+    assert found == set(), "write a noun or a verb first; programs call, request, read and return"

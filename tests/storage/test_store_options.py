@@ -165,7 +165,7 @@ def metadata() -> Iterator[str]:
         thread.join()
 
 
-NOBODY = "http://127.0.0.1:1"
+NO_MATCH = "http://127.0.0.1:1"
 ACCOUNT = "abfss://c@account.dfs.core.windows.net"
 
 
@@ -186,14 +186,14 @@ ACCOUNT = "abfss://c@account.dfs.core.windows.net"
     ],
 )
 def test_credentials_are_there(bucket: str, options: dict[str, str], environment: dict[str, str]) -> None:
-    check_credentials(bucket, options, environment, NOBODY)
+    check_credentials(bucket, options, environment, NO_MATCH)
 
 
 def test_what_googles_tools_leave_are_credentials(tmp_path: Path) -> None:
     file = tmp_path / ".config" / "gcloud" / "application_default_credentials.json"
     file.parent.mkdir(parents=True)
     file.touch()
-    check_credentials("gs://bucket", {}, {"HOME": f"{tmp_path}"}, NOBODY)
+    check_credentials("gs://bucket", {}, {"HOME": f"{tmp_path}"}, NO_MATCH)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +209,13 @@ def test_credentials_are_missing(metadata: str, bucket: str, told: str, tmp_path
     check_credentials(bucket, {}, environment, metadata)  # the machine has a role
     message = rf"{bucket}: there are no credentials\. They are looked for in {told}.*refused.*skip-signature"
     with pytest.raises(CheckpointStorageError, match=message):
-        check_credentials(bucket, {}, environment, NOBODY)
+        check_credentials(bucket, {}, environment, NO_MATCH)
 
 
 @pytest.mark.parametrize("bucket", ["az://container", "abfss://container"])
 def test_a_container_is_one_of_an_account(bucket: str) -> None:
     with pytest.raises(CheckpointStorageError, match=r"nothing says which: set headrace\.storage\.azure-account-name"):
-        check_credentials(bucket, {"account_key": "x"}, {}, NOBODY)
+        check_credentials(bucket, {"account_key": "x"}, {}, NO_MATCH)
 
 
 def test_time_alone_says_when_a_request_is_given_up(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

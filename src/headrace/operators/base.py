@@ -143,7 +143,7 @@ class Operator(ABC):
         why_insertions_only: why the operator takes only insertions, so that other records are refused before they
             reach it; empty if it takes all row kinds.
         user_code: expressions and aggregators that call functions of the user.
-        hold: why nothing of the epoch may be published before somebody releases it; empty if it may.
+        hold: why nothing of the epoch may be published before the user releases it; empty if it may.
     """
 
     context: OperatorContext
@@ -165,10 +165,10 @@ class Operator(ABC):
             each.open(context)
 
     def restore_state(self, context: OperatorContext) -> None:
-        """Takes up what the operator itself keeps from epoch to epoch; ``open`` does that too. Nothing else is called.
+        """Restores the operator's own state from epoch to epoch; ``open`` does that too. Nothing else is called.
 
-        Of an operator that is made for it the driver asks this before a job runs, where states have no rows but say
-        what they are: functions of the user stay closed.
+        The driver calls this on an operator of its own before a job runs, on states that have types but no rows, to
+        check them: functions of the user stay closed.
 
         Raises:
             StateMigrationError: when something else is stored.

@@ -154,7 +154,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         output_type: the type of what it yields.
         side_types: the types of the side outputs that are read, by tag id.
         descriptors: those of the broadcast state.
-        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the time.
         is_in_order: whether records come in the order of event time.
     """
 

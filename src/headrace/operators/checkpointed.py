@@ -281,7 +281,7 @@ def snapshot(functions: Sequence[CheckpointedFunction], context: OperatorContext
 
 
 def check_checkpointed(functions: Iterable[object]) -> None:
-    """Refuse functions that look like a ``CheckpointedFunction`` and are none: nobody would call their methods.
+    """Refuse functions that look like a ``CheckpointedFunction`` and are none: their methods would never be called.
 
     Raises:
         InvalidProgramError: naming the class and the method.

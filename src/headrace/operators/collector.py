@@ -1,4 +1,4 @@
-"""Collects what a user function yields row by row, emits it as batches, and knows which function made a record."""
+"""Collects what a user function yields row by row, emits it as batches, and records which function made each row."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,7 +132,7 @@ def _copied(row: object, context: OperatorContext) -> Any:
 
 
 def _blamed(batch: Batch, makers: RecordOrigins | None, context: OperatorContext, tag_id: str | None = None) -> Batch:
-    """A batch, which knows who has made each of its rows where that was said."""
+    """A batch with the makers of its rows, where they are marked."""
     if makers is not None:
         batch.blame = OperatorRecordOrigin(context, side_output=tag_id, makers=(makers,))
     return batch

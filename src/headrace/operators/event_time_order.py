@@ -46,7 +46,7 @@ class EventTimeOrderOperator(Operator):
     their order.
 
     Args:
-        operator: the operator, which knows of the order; a :class:`KeyedProcessOperator` where the inputs that are not
+        operator: the operator, which follows the order; a :class:`KeyedProcessOperator` where the inputs that are not
             broadcast are keyed.
         input_types: the types of both inputs.
         broadcast: the input that all subtasks get as a whole, if there is one: it goes first. Else the first one does.

@@ -32,7 +32,7 @@ class OnViolation(Enum):
     FAIL = "fail"
     """The job fails; nothing of the epoch is published."""
     HOLD = "hold"
-    """The record goes on, and nothing of the epoch is published before somebody releases it."""
+    """The record goes on, and nothing of the epoch is published before the user releases it."""
 
 
 BY_NAME: Final = {each.value: each for each in OnViolation if each is not OnViolation.DEAD_LETTER}
@@ -42,7 +42,7 @@ _LEAVE_OUT: Final = (OnViolation.DROP, OnViolation.DEAD_LETTER)
 
 
 class ExpectationOperator(FunctionOperator):
-    """Counts the records that violate an expectation, and does with them what is asked for.
+    """Counts the records that violate an expectation, and handles them as it declares.
 
     A record that takes back another one is no violation of its own; it goes where the other one went.
 
@@ -51,7 +51,7 @@ class ExpectationOperator(FunctionOperator):
         condition: an expression, whose null is a violation as its false is; or a function of a record.
         on_violation: what becomes of a record that violates it.
         tag_id: the side output of dead letters.
-        has_upserts: updates come without the rows before them, so a deletion goes on, whatever else it says than its
+        has_upserts: updates come without the rows before them, so a deletion goes on, whatever else it holds than its
             key: the row that it deletes may have met the expectation.
     """
 

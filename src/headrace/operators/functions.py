@@ -90,7 +90,7 @@ class InputHandler(NamedTuple):
 
 
 def does_nothing(method: F) -> F:
-    """Marks a method that a base class has only so that it can be overridden: as it is, nobody needs to call it."""
+    """Marks a method that a base class has only so that it can be overridden: there is no need to call it."""
     setattr(method, _DOES_NOTHING, True)
     return method
 
@@ -165,7 +165,7 @@ class TaskContext:
         return self._context.subtask
 
     def get_attempt_number(self) -> int:
-        """Always 0: an attempt must not be able to tell that it is not the first, or its output could differ."""
+        """Always 0: an attempt must not be able to find out that it is not the first, or its output could differ."""
         return 0
 
     def get_job_parameter(self, key: str, default_value: str) -> str:

@@ -57,7 +57,7 @@ _INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = (
 
 
 class GroupAggregateOperator(BufferingOperator):
-    """Emits the changelog that Flink's ``GroupAggFunction`` emits, which sees one record at a time.
+    """Emits the changelog that Flink's ``GroupAggFunction`` emits, which handles one record at a time.
 
     The first record of a key makes an insertion, each one after it an update, unless the result stays the same, and the
     one that takes the last one back makes a deletion. What takes back something of a key without records is dropped.

@@ -111,7 +111,7 @@ class ProcessOperator(FunctionOperator):
     def process(self, input_index: int, batch: Batch) -> None:
         if len(self._methods) == 1:
             self._call_one(input_index, batch)
-        elif batch.ordinals is not None:  # branches of a stream meet again, which is told of each record
+        elif batch.ordinals is not None:  # branches of a stream meet again, and each record has its ordinal
             self._call_waiting()
             self._call_one(input_index, batch)
         elif self._waiting.add(input_index, batch):
@@ -142,7 +142,7 @@ class ProcessOperator(FunctionOperator):
         self._call(repeat(call, len(batch)), batch, None if self.maker else lambda _: call.made_by)
 
     def _call(self, calls: Iterable[InputHandler], batch: Batch, maker_of: Callable[[int], Maker] | None) -> None:
-        """Call a method for each record; ``maker_of`` says which one, where there are several."""
+        """Call a method for each record; ``maker_of`` gives its function, where there are several."""
         timers, collector = self._timers, self._collector
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
         call, row, timestamp = None, None, NO_TIMESTAMP
@@ -191,7 +191,7 @@ class KeyedProcessOperator(FunctionOperator):
         output_type: the type of what it yields.
         side_types: the types of the side outputs that are read, by tag id.
         methods: the names of the methods, one for each input.
-        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the time.
         is_in_order: whether records come in the order of event time. Then a timer meets the time that it was set for;
             else, as in Flink, the watermark, which depends on how far the input was read, and with what other keys.
     """
@@ -385,4 +385,4 @@ class StateBootstrapOperator(KeyedProcessOperator):
     """Calls a method for each record. Timers stay: they fire in the job that begins with them."""
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
-        """Nothing: what is due is not asked for, and so is still there."""
+        """Nothing: timers that are due are not read, and so are still there."""

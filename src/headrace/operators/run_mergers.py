@@ -1,8 +1,8 @@
-"""Has a process know how the runs of all operators are merged, those of programs that it has never seen included.
+"""Registers the mergers of the runs of all operators in a process, for the state of programs that it does not have.
 
-Who merges runs without the job that has written them imports this: compaction in a process of its own, and whoever
-reads checkpoints from outside. The modules below call ``register_merger``, or ``register_ordered_merger``, when they
-are imported.
+Processes that merge runs without the job that has written them import this: compaction in a process of its own, and
+readers of checkpoints from outside. The modules below call ``register_merger``, or ``register_ordered_merger``, when
+they are imported.
 """
 
 import headrace.operators.aggregates.collected

@@ -33,7 +33,7 @@ _WRITER_STATE: Final = "writer-state"
 class SinkOperator(Operator):
     """Writes to a sink.
 
-    The writer is made when there is the first record, and told of epochs that have some; one that has state or hears of
+    The writer is made when there is the first record, and called in epochs that have some; one that has state or takes
     watermarks is made at once, and takes part in every epoch.
 
     Args:

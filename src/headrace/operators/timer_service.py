@@ -63,11 +63,11 @@ class TimerService(ABC):
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Calls ``on_timer`` when the clock reaches ``timestamp``; once, however often it is asked for."""
+        """Calls ``on_timer`` when the clock reaches ``timestamp``; once, however often it is set."""
 
     @abstractmethod
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Calls ``on_timer`` when the watermark reaches ``timestamp``; once, however often it is asked for."""
+        """Calls ``on_timer`` when the watermark reaches ``timestamp``; once, however often it is set."""
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:

@@ -4,8 +4,8 @@ A failure of user code is not a fault of the machine. It is carried to the drive
 names the operator, the user's line and the record, whatever was raised: ``sys.exit()`` is a failure like any other.
 
 What interrupts user code from outside, an epoch that is cancelled or Ctrl-C, is no failure: it passes through that code
-and ends the epoch. The two are told apart in every process. The local runtime runs in the user's process; it raises
-:class:`EpochCancelledError`, which nobody else raises, and there Python raises ``KeyboardInterrupt`` for Ctrl-C, in the
+and ends the epoch. Every process distinguishes the two. The local runtime runs in the user's process; it raises
+:class:`EpochCancelledError`, as nothing else does, and there Python raises ``KeyboardInterrupt`` for Ctrl-C, in the
 main thread only. A Spark worker is not the user's process, and Spark kills it: there Python raises nothing for Ctrl-C.
 """
 
@@ -103,7 +103,7 @@ class InterruptibleRun:
                 _raise_in_thread(self._thread, EpochCancelledError)
 
     def _leave(self) -> None:
-        """From here on nothing is raised: not what was asked for a moment ago either."""
+        """From here on nothing is raised, not even what was requested a moment ago."""
         while True:
             try:
                 with self._lock:
@@ -122,7 +122,7 @@ def _swallow_interrupt() -> None:
     Taking it back (``PyThreadState_SetAsyncExc`` with NULL) would leave the interpreter's flag for it set, in Python
     3.11 and 3.12 for as long as the process lives: every call looks at it then, and under a tracer never ends. So it is
     replaced by one of its kind, which is raised and caught. It may be raised where Python drops what is raised, in a
-    callback of the garbage collector, say; so it is asked for until it arrives here.
+    callback of the garbage collector, say; so it is requested until it arrives here.
     """
     try:
         while True:
@@ -219,7 +219,7 @@ def user_error(
     timestamp: int | None = None,
     side_output: str | None = None,
 ) -> BaseException:
-    """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
+    """The error for a failure of a user function, for its author to correct; other errors are returned as they are.
 
     Args:
         error: what the function raised.
@@ -228,7 +228,7 @@ def user_error(
         function: the function; pointed to when what it returned was wrong, which no line of it has raised. One that
             :func:`note_returned` has noted wins.
         timer: the timer that it was called for, if there was one.
-        timestamp: that of the record, where the function can ask for it.
+        timestamp: that of the record, where the function can read it.
         side_output: the tag that what was wrong was emitted with.
     """
     requested_by, requested_at, label = "", None, "record"
@@ -299,7 +299,7 @@ def what_happened(error: BaseException, advice: str = "", *, has_state: bool = F
 
 
 def note_returned(error: Exception, function: object) -> None:
-    """Note whose result is wrong, where whoever tells of the error knows several functions."""
+    """Note whose result is wrong, where the error may be of several functions."""
     setattr(error, _RETURNED_BY, function)
 
 
@@ -318,14 +318,14 @@ def check_none(type_: TypeInformation, name: str, function: object) -> None:
 
 
 def _is_of_no_timestamp(error: BaseException, text: str) -> bool:
-    """Return whether code that asks for a timestamp has calculated with None, or set a timer to it."""
+    """Return whether code that reads a timestamp has calculated with None, or set a timer to it."""
     trace = error.__traceback__
     reads = any("timestamp" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
     return reads and isinstance(error, TypeError) and "None" in text
 
 
 def _is_of_no_value(error: BaseException, text: str) -> bool:
-    """Return whether code that asks a state for its value has calculated with None."""
+    """Return whether code that reads a state has calculated with None."""
     trace = error.__traceback__
     reads = any("value" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
     return reads and isinstance(error, TypeError) and "NoneType" in text
@@ -404,7 +404,7 @@ class UserCodeGuard(AbstractContextManager[None]):
     Attributes:
         context: the operator that calls.
         record: the record that it calls with, if there is one.
-        passes: what is not told of user code.
+        passes: errors that are not reported as those of user code.
     """
 
     context: OperatorContext

@@ -1,6 +1,6 @@
 """Records that wait: for others, since as many at once cost less; or until event time has come to their timestamps.
 
-:class:`WaitingBatches` holds records of one or two inputs in memory. Whoever has them takes them when they are many,
+:class:`WaitingBatches` holds records of one or two inputs in memory. Their owner takes them when they are many,
 and whenever event time goes on at the end of a stretch of input, so that none waits when an epoch ends. What operators
 do with nothing else to say of that is :class:`BufferingOperator`.
 
@@ -377,7 +377,7 @@ class OrderedRecords:
         return OrderedRecords([0] * size, [None] * size, [0] * size, watermarks, [NO_KEY] * size)
 
     def put(self, places: Sequence[int], number: int, part: Batch, indices: Longs, keyed: KeyedStates | None) -> None:
-        """Puts some records of an input into their places; ``keyed`` knows the keys of those that have any."""
+        """Puts some records of an input into their places; ``keyed`` has the keys of those that have any."""
         if not places:
             return
         some = part.take(indices)

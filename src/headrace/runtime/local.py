@@ -136,7 +136,7 @@ class LocalRuntime:
         return os.cpu_count() or 1
 
     def about(self) -> tuple[str, str]:
-        """The process of the job, which nobody shows."""
+        """The process of the job, which is not shown."""
         return "its own process", ""
 
     def check(self) -> None:

@@ -1,1 +1,1 @@
-"""Built-in aggregates: what the user asks for, and the aggregators that compute it over groups of rows."""
+"""Built-in aggregates: the declarations of users, and the aggregators that compute them over groups of rows."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import BoundAggregate, Input
 
 AnyColumn = str | int | Expression | None
-"""A column as a program says it."""
+"""A column as a program declares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class BindableAggregate(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate:
-    """A built-in aggregate as the program asks for it.
+    """A built-in aggregate as the program declares it.
 
     Attributes:
         function: what it is called in programs.
@@ -78,7 +78,7 @@ class Aggregate:
             single value, and no column for ``count()``.
         make: makes what is bound, of the name of the output column and of the columns.
         takes: which columns it takes; None for all.
-        options: what else the program says.
+        options: further options in the program.
         name: the name of the output column; None for one made of the function and the field (``sum_price``).
         default_name: the name of the output column where it is not made of a field.
         make_retractable: makes what is bound where records may be taken back; None for the same.
@@ -110,7 +110,7 @@ class Aggregate:
     make_retractable: Callable[..., BoundAggregate] | None = None
     why_not_retractable: str = ""
 
-    # Expressions compare as a part of programs, by making another expression; their text tells all of them.
+    # Expressions compare as a part of programs, by making another expression; their text identifies each of them.
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and repr(self) == repr(other)
 

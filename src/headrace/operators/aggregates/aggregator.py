@@ -113,9 +113,9 @@ class Aggregator(ABC):
 
     Class attributes:
         stored_name: the name of the kind in the description of stored runs; it must not change.
-        parameters: the attributes that such a description holds as well; JSON knows their values.
-        is_scatterable: whether ``accumulate`` asks nothing but columns, first values and ``segments`` of the rows, and
-            ``merge`` nothing but what all :class:`RowGroups` know, so that rows need not be sorted by group. Summing
+        parameters: the attributes that such a description holds as well; their values are values of JSON.
+        is_scatterable: whether ``accumulate`` reads nothing but columns, first values and ``segments`` of the rows, and
+            ``merge`` nothing but what all :class:`RowGroups` have, so that rows need not be sorted by group. Summing
             up is several times as fast then.
         grows: whether an accumulator takes the more memory the more it has been merged of.
         is_idempotent: whether it does not matter that an accumulator is merged twice.

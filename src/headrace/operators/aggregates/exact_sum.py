@@ -171,7 +171,7 @@ def _needs_care(values: Doubles) -> bool:
 
 
 def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expansion:
-    """Sums all terms group by group; a term without group ids is laid out as ``segments`` says."""
+    """Sums all terms group by group; a term without group ids is laid out by ``segments``."""
     if any(_needs_care(values) for values, _ in terms):
         return _sum_with_care(terms, segments)
     sums: list[Doubles] = []

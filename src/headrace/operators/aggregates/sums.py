@@ -290,7 +290,7 @@ def _summing(column: InputColumn, *, retracts: bool) -> Aggregator:
 
 
 def _where_counted(results: Sequence[pa.Array]) -> pa.Array:
-    """Sums, null where all values were taken back, which only a count beside them tells."""
+    """Sums, null where all values were retracted, which only a count beside them shows."""
     return results[0] if len(results) == 1 else pc.if_else(pc.greater(results[1], 0), results[0], None)
 
 

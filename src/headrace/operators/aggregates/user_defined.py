@@ -23,11 +23,11 @@ class ArrowAggregateFunction(ABC):
     """An aggregate that is computed for many groups at a time, on Arrow arrays.
 
     An accumulator is a row of a few columns, of which ``accumulator_types`` has the types. Columns of records and
-    of accumulators come group after group; the ``Segments`` beside them say where each group begins, and reduce
+    of accumulators come group after group; the ``Segments`` beside them have the beginning of each group, and reduce
     arrays by group: ``groups.reduce(numpy.add, values)``. Every group has a row at least.
 
     A result must not depend on how the records were cut: merging has to be associative and commutative. State and
-    checkpoints know the class by its name; rename it, and they are refused.
+    checkpoints refer to the class by its name; after a rename they are refused.
 
     Class attributes:
         accumulator_types: the types of the columns of an accumulator.
@@ -111,7 +111,7 @@ class ArrowAggregateFunction(ABC):
 class UserParts(Aggregator):
     """Accumulators of a function that is not known: lists of parts, which merging appends to one another.
 
-    That is what merging runs of state knows; whoever knows the function merges the parts.
+    Merging runs of state can do no more; an operator that has the function merges the parts.
 
     Attributes:
         name: the name of the output column and of the function's class.

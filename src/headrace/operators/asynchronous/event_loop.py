@@ -25,7 +25,7 @@ T = TypeVar("T")
 class DaemonThreads(ThreadPoolExecutor):
     """Calls functions in threads, which, unlike those of the base class, do not hold up the end of the process.
 
-    Of the base class, which an event loop wants for its executor, nothing is used but the name.
+    Of the base class, which an event loop requires of its executor, nothing is used but the name.
 
     Args:
         most: how many threads there are at most; each is made when it is needed first.
@@ -84,7 +84,7 @@ def _make(future: Future[T], function: Callable[[], T]) -> None:
         return
     try:
         result = function()
-    except StopIteration as error:  # no future of an event loop takes one, so nobody would ever hear of it
+    except StopIteration as error:  # no future of an event loop takes one, so it would be lost
         ended = RuntimeError("the function raised StopIteration: next(..., None) gives None instead")
         ended.__cause__ = error
         future.set_exception(ended)
@@ -107,7 +107,7 @@ _MOST_THREADS: Final = 64
 """The most calls that block beside the loop: those of ``asyncio.to_thread``, and functions that are not awaited."""
 
 _BLOCKED_SECONDS: Final = 1.0
-"""A loop that answers nobody for so long is held up by what should have been awaited."""
+"""A loop that does not respond for this time is blocked by a call that should have been awaited."""
 
 _HELD_UP: Final = (
     "%s: nothing else could run in its event loop for %.1f s, at %s: use a client that can be awaited, or "

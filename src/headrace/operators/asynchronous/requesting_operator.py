@@ -45,10 +45,10 @@ _SLACK: Final = 4096
 
 
 class RequestingOperator(Operator):
-    """Asks somebody about each record.
+    """Makes requests about records, and emits their results.
 
     Args:
-        function: who is asked; its ``open`` and ``close`` are called in the loop.
+        function: the function that answers; its ``open`` and ``close`` are called in the loop.
         called: what is called for a request.
         output_type: the type of the results.
         settings: how requests are made.

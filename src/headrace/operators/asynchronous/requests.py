@@ -52,13 +52,13 @@ class RequestedBatch:
 
     Attributes:
         batch: the records.
-        rows: what is asked about, as Python objects.
+        rows: the arguments of the requests, as Python objects.
         results: for each of these, the list of its results.
         are_whole: set when there are results of all of them.
 
     Args:
         batch: the records.
-        rows: what is asked about; by default the records: made here, as those that do not fit their type fail the task.
+        rows: the arguments of the requests; by default the records, made here, as one of a wrong type fails the task.
     """
 
     __slots__ = ("_missing", "are_whole", "batch", "results", "rows")
@@ -110,7 +110,7 @@ class Request(ABC):
         return returned
 
     def is_poor(self, results: Any, predicate: Callable[[Any], bool]) -> bool:
-        """Return whether there is to be another attempt, by what a predicate says of the results of this one."""
+        """Return whether there is to be another attempt, by a predicate on the results of this one."""
         return predicate(results)
 
     @abstractmethod
@@ -175,7 +175,7 @@ class Requests:
             self._begin()
 
     def fail(self, error: BaseException, record: Any = NO_RECORD, function: Any = None) -> None:
-        """Give up, and have this be told; the arguments are those of :func:`user_error`."""
+        """Give up with this error; the arguments are those of :func:`user_error`."""
         if self.failure is None:
             self.failure = user_error(error, self._context, record, function=function)
             if self.failure is not error:
@@ -241,7 +241,7 @@ class Requests:
             if inspect.isawaitable(returned):
                 returned = await self._in_time(returned, request)
         except TimeoutError as error:
-            if len(error.args) == 1:  # tell the limit, which may have been meant in another unit
+            if len(error.args) == 1:  # name the limit, which may have been meant in another unit
                 error.args = (f"{error.args[0]} (the timeout is {self._limit})",)
             raise
         if returned is OUT_OF_TIME:
@@ -269,7 +269,7 @@ class Requests:
         return OUT_OF_TIME if limit.expired() else results
 
     def _watch(self, request: Request) -> None:
-        """Its time is over; where something has held up the loop, it gets to know of that only now."""
+        """Its time is over, which is noticed only now where something has held up the loop."""
         request.watch = self._later(_STUCK_SECONDS, self._is_stuck, request)
 
     def _is_stuck(self, request: Request) -> None:
@@ -296,7 +296,7 @@ class Requests:
             self.retries += 1
 
     def _may_retry(self, attempts: int) -> bool:
-        """Return whether there may be another attempt: none of one that is cancelled, whatever its function says."""
+        """Return whether there may be another attempt: none of a cancelled one, whatever its predicates return."""
         task = asyncio.current_task()
         assert task is not None, "requests are made by tasks"
         return not task.cancelling() and self._strategy.can_retry(attempts)
@@ -334,7 +334,7 @@ class Intake(Protocol):
         """Request what has to be known of these records."""
 
     def hurry(self, answers: RequestedBatch) -> None:
-        """Somebody waits for these: nothing may wait for more records to come."""
+        """Do not wait for more records to come: these are needed now."""
 
 
 @dataclass(frozen=True, slots=True)

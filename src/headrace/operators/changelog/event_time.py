@@ -51,7 +51,7 @@ class EventTimeOperator(KeyedOperator):
 
     stores: tuple[str, ...] = ()
     timers: TimersOfWindows | None = TIMERS_OF_RECORDS
-    """The timers that records have in Flink, whose order results follow; None where another order is asked for."""
+    """The timers that records have in Flink, whose order results follow; None where another order is declared."""
 
     def __init__(self, type_: TypeInformation, codec: KeyCodec, time_field: int) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, Opera
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT, portions
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.results import NOBODY, JoinType
+from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
 from headrace.state.runs import ALL_HASHES
@@ -143,7 +143,7 @@ class BoundedJoinOperator(KeyedOperator):
             matched[LEFT][lefts], matched[RIGHT][rights] = True, True
             if not kind.gives_left_rows:
                 self._emit(rows, lefts, rights)
-        nobody = np.full(max(len(each) for each in matched), NOBODY)
+        nobody = np.full(max(len(each) for each in matched), NO_MATCH)
         if kind.gives_left_rows or kind.outer.left:
             lefts = np.flatnonzero(matched[LEFT] == (kind is JoinType.SEMI))
             self._emit(rows, lefts, nobody[: len(lefts)])

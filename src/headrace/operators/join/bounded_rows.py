@@ -141,7 +141,7 @@ class SourceRows(BoundedRows):
 
 @dataclass(frozen=True)
 class ConstantRows(BoundedRows):
-    """Rows that the statement says."""
+    """Rows that are in the statement."""
 
     rows: pa.RecordBatch
 

@@ -16,7 +16,7 @@ from headrace.operators.join.bounded_rows import BoundedRows, ReadContext, Sourc
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.key_index import KeyIndex
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.results import NOBODY, JoinType
+from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.stateless import ExpressionOperator
 
 Longs = npt.NDArray[np.int64]
@@ -99,7 +99,7 @@ class BuildTable:
             yield from self._joined(rows, given, own)
         if is_outer:
             alone = np.flatnonzero(~matched)
-            yield from self._joined(rows, alone, np.full(len(alone), NOBODY))
+            yield from self._joined(rows, alone, np.full(len(alone), NO_MATCH))
 
     def _pairs(self, rows: pa.RecordBatch) -> Iterator[tuple[Longs, Longs]]:
         """The pairs of a row and one of the table."""
@@ -172,8 +172,8 @@ class BroadcastJoinOperator(ExpressionOperator):
 
 
 def _at(column: pa.Array, places: Longs) -> pa.Array:
-    """The values of a column at some places, NULL for ``NOBODY``."""
-    is_missing = places == NOBODY
+    """The values of a column at some places, NULL for ``NO_MATCH``."""
+    is_missing = places == NO_MATCH
     if not is_missing.any():
         return gather(column, places)
     return column.take(pa.array(places, mask=is_missing))

@@ -85,7 +85,7 @@ class TableJoinInterval(JoinInterval):
     """The interval between times in columns of tables."""
 
     def retention(self, side: int) -> int:
-        """For how long after its time a row is retained: while the watermark says that one on time may match it."""
+        """For how long after its time a row is retained: while, by the watermark, one on time may match it."""
         return max(self.seen_from(side)[1], 0) + 1
 
     def order_of(self, records: Longs, times: Longs) -> Longs:
@@ -270,8 +270,8 @@ def find_pairs(
         sources: for each input the earlier sections, oldest first, and the section of the newly arrived records.
         arrived: the newly arrived records of each input.
         watermarks: the watermark that each of these has met, in the order in which they came.
-        matched: is told which rows have been matched, before the pairs come; None if nothing needs to know.
-        is_match: tells which pairs within the interval match; None where all do.
+        matched: is called with the rows that have been matched, before the pairs come; None if nothing needs them.
+        is_match: returns which pairs within the interval match; None where all do.
     """
     found = [
         _CandidateRanges.of(interval, later, arrived[later], source, number)
@@ -328,7 +328,7 @@ class _CandidateRanges:
 
 @dataclass(frozen=True)
 class _Matches:
-    """Pairs: who found whom.
+    """Pairs: the positions of the records that match.
 
     Attributes:
         ordinals: the places of those that came later, in the order of arrival.
@@ -358,8 +358,8 @@ class _PairLayout:
         arrived: these.
         watermarks: their watermarks, in the order of arrival.
         rows: their rows in their section.
-        matched: is told which rows have been matched.
-        is_match: tells which pairs within the interval match.
+        matched: is called with the rows that have been matched.
+        is_match: returns which pairs within the interval match.
     """
 
     interval: JoinInterval
@@ -449,7 +449,7 @@ class RowsWithPartner:
 
     Args:
         sources: of each input the sections.
-        sides: the inputs that are asked for.
+        sides: the inputs to find pairs for.
     """
 
     def __init__(self, sources: Sequence[Sequence[Section]], sides: Collection[int]) -> None:

@@ -2,7 +2,7 @@
 
 Semantics are Flink's: a record is late when its time is below the watermark, and then neither matched nor kept; a
 record is kept until no record that is on time can match it any more; a pair has the later time of both. An outer join
-shows a record that nobody has matched when it goes.
+emits a record without a match when it goes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +61,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
     """Tells which pairs within the interval match; None where all do."""
 
     matches_one_by_one = False
-    """True if the condition can tell apart two records that have the same key and time."""
+    """True if the condition can distinguish two records that have the same key and time."""
 
     def __init__(
         self,

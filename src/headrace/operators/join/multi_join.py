@@ -23,7 +23,7 @@ from headrace.operators.join.find_pairs import portions
 from headrace.operators.join.regular.definition import rows_at
 from headrace.operators.join.regular.records import ChangelogJoinOperator, JoinRecords, in_order_of_state
 from headrace.operators.join.regular.stored_rows import JoinEntries, RowsThere, SideState
-from headrace.operators.join.results import NOBODY
+from headrace.operators.join.results import NO_MATCH
 from headrace.operators.stateless import computed, user_code_of
 from headrace.operators.waiting import TakenBatches
 from headrace.state.runs.layout import rows_of_ranges
@@ -66,7 +66,7 @@ class _JoinedRows:
     Attributes:
         records: the record that each is made for.
         kinds: the kind of each; that of its record unless a row without a partner comes or goes.
-        entries: for each input its entry; ``NOBODY`` where it has none.
+        entries: for each input its entry; ``NO_MATCH`` where it has none.
     """
 
     records: Longs
@@ -194,8 +194,8 @@ class _PartnerSearch:
         takes_back = self._records.takes_back[joined.records[flips]]
         turned = np.where(takes_back, _INSERT, _DELETE)
         return [
-            (alone, np.zeros(len(alone), np.int64), np.full(len(alone), NOBODY), joined.kinds[alone]),
-            (flips, np.where(takes_back, 2, 0), np.full(len(flips), NOBODY), turned),
+            (alone, np.zeros(len(alone), np.int64), np.full(len(alone), NO_MATCH), joined.kinds[alone]),
+            (flips, np.where(takes_back, 2, 0), np.full(len(flips), NO_MATCH), turned),
         ]
 
     def _matches(self, joined: _JoinedRows, searched: Longs, starts: Longs, counts: Longs) -> tuple[Longs, Longs]:

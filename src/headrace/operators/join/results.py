@@ -46,7 +46,7 @@ class Outer:
 INNER: Final = Outer(left=False, right=False)
 """Neither side is outer."""
 
-NOBODY: Final = -1
+NO_MATCH: Final = -1
 """The position of a missing match."""
 
 

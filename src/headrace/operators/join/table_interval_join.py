@@ -120,7 +120,7 @@ class _AtEventTime:
 
     Attributes:
         results: the results.
-        operator: knows the watermark.
+        operator: the operator, which has the watermark.
     """
 
     results: JoinResults

@@ -19,7 +19,7 @@ from headrace.operators.changelog.order import millis_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide
-from headrace.operators.join.results import NOBODY, JoinType
+from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_keys, in_order
@@ -140,17 +140,17 @@ class TemporalJoinOperator(EventTimeOperator):
         times = self._times_of(due.rows)
         found = versions.valid(of_keys, times, due.times - 1, due.watermarks)
         may_match = self._definition.has_matches(LEFT, due.rows)
-        found = np.where(may_match, found, NOBODY)
+        found = np.where(may_match, found, NO_MATCH)
         whole, kinds = due.whole(), None
         if self._has_changes:
             kinds = fixed_width(whole.column(whole.num_columns - 1))
             whole = whole.select(range(whole.num_columns - 1))
         sides = whole, versions.records
-        at = np.flatnonzero(found != NOBODY)
+        at = np.flatnonzero(found != NO_MATCH)
         kept, _ = self._condition.filtered(sides, at, found[at])
         matched = np.zeros(len(due), np.bool_)
         matched[kept] = True
-        found = np.where(matched, found, NOBODY)
+        found = np.where(matched, found, NO_MATCH)
         order = _in_order(due, times, of_keys)
         if self._definition.join_type is not JoinType.LEFT:
             order = order[matched[order]]
@@ -219,7 +219,7 @@ class _RowVersions:
         return self.rows.select(range(3, self.rows.num_columns))
 
     def valid(self, of_keys: Longs, times: Longs, passed: Longs, watermarks: Longs) -> Longs:
-        """The version that is valid for each row; ``NOBODY`` if there is none, or it has been dropped from state.
+        """The version that is valid for each row; ``NO_MATCH`` if there is none, or it has been dropped from state.
 
         Args:
             of_keys: the key of each row.
@@ -228,14 +228,14 @@ class _RowVersions:
             watermarks: the watermark at which it is joined: versions that come then are not seen.
         """
         if not len(self.times):
-            return np.full(len(times), NOBODY)
+            return np.full(len(times), NO_MATCH)
         found = self._last_before(of_keys, times, watermarks)
-        late = np.flatnonzero((times <= passed) & (found != NOBODY))
+        late = np.flatnonzero((times <= passed) & (found != NO_MATCH))
         newest = self._last_before(of_keys[late], passed[late], np.minimum(watermarks[late], passed[late]))
-        is_forgotten = (newest != NOBODY) & (self.times[newest] > self.times[found[late]])
+        is_forgotten = (newest != NO_MATCH) & (self.times[newest] > self.times[found[late]])
         is_forgotten &= self.watermarks[found[late]] < passed[late]
-        found[late[is_forgotten]] = NOBODY
-        found[(found != NOBODY) & self.is_deleted[found]] = NOBODY
+        found[late[is_forgotten]] = NO_MATCH
+        found[(found != NO_MATCH) & self.is_deleted[found]] = NO_MATCH
         return found
 
     def _last_before(self, of_keys: Longs, times: Longs, watermarks: Longs) -> Longs:
@@ -251,7 +251,7 @@ class _RowVersions:
             is_own = (found >= 0) & (self.of_keys[found] == of_keys)
             is_unseen = is_own & (self.watermarks[found] >= watermarks)
             if not is_unseen.any():
-                return np.where(is_own, found, NOBODY)
+                return np.where(is_own, found, NO_MATCH)
             found = np.where(is_unseen, found - 1, found)
 
     def written(self, watermark: int) -> tuple[FoundRows, Mask]:

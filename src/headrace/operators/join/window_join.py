@@ -12,7 +12,7 @@ from headrace.common.arrays import gather
 from headrace.common.typeinfo import TypeInformation
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, Pairs, portions
-from headrace.operators.join.results import NOBODY, JoinResults, Outer, tagged, tagged_types, untagged
+from headrace.operators.join.results import NO_MATCH, JoinResults, Outer, tagged, tagged_types, untagged
 from headrace.operators.waiting import WaitingBatches
 from headrace.operators.window.general.ordered_contents import (
     ColumnPieces,
@@ -219,18 +219,18 @@ def pairs_of_groups(groups: Groups, left_rows: int, outer: Outer) -> Iterator[tu
     count = len(groups.segments)
     left_counts = np.bincount(numbers[of_left], minlength=count)
     rights, right_counts = rows[~of_left] - left_rows, np.bincount(numbers[~of_left], minlength=count)
-    # A row finds all right ones of its group; without any, nobody. Where there are no left ones, nobody finds them.
+    # A row finds all right ones of its group; without any, none. Where there are no left ones, no row finds them.
     finders, of_finders = rows[of_left], numbers[of_left]
     firsts = (np.cumsum(right_counts) - right_counts)[of_finders]
     found = right_counts[of_finders]
     if outer.left:
-        rights, firsts = np.append(rights, NOBODY), np.where(found == 0, len(rights), firsts)
+        rights, firsts = np.append(rights, NO_MATCH), np.where(found == 0, len(rights), firsts)
         found = np.maximum(found, 1)
     if outer.right:
         alone = np.flatnonzero((left_counts == 0)[numbers] & ~of_left)
         places = np.cumsum(~of_left)[alone] - 1
         order = np.argsort(np.concatenate((of_finders, numbers[alone])), kind="stable")
-        finders = np.concatenate((finders, np.full(len(alone), NOBODY)))[order]
+        finders = np.concatenate((finders, np.full(len(alone), NO_MATCH)))[order]
         firsts = np.concatenate((firsts, places))[order]
         found = np.concatenate((found, np.ones(len(alone), np.int64)))[order]
     for start, stop in portions(found):
@@ -239,4 +239,4 @@ def pairs_of_groups(groups: Groups, left_rows: int, outer: Outer) -> Iterator[tu
 
 
 def _taken(records: pa.Array, places: Longs) -> pa.Array:
-    return records.take(pa.array(places, mask=places == NOBODY))
+    return records.take(pa.array(places, mask=places == NO_MATCH))

@@ -188,7 +188,7 @@ class RequestedLookupOperator(KeyRequestingOperator):
 
     Args:
         definition: the join.
-        reader: what is asked.
+        reader: the reader of the table.
         requests: how.
     """
 

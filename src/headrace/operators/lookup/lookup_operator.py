@@ -92,7 +92,7 @@ class LookupIntake:
             self._request()
 
     def found(self, key: object, found: Found) -> None:
-        """That was found of a key that was asked for.
+        """Take the rows that were found for a requested key.
 
         Raises:
             InvalidTypeError: when it is not of the type that was declared.
@@ -101,7 +101,7 @@ class LookupIntake:
         is_kept = self._cache.put(key, found)
         for number, (answers, index) in enumerate(self._waiting[key]):
             self._put(answers, index, list(map(self._copy, found)) if is_kept or number else found)
-        del self._waiting[key]  # last: what fails is told with a record that waits for it
+        del self._waiting[key]  # last: an error names a record that waits for it
 
     def first_record(self, key: object) -> Any:
         """The first record that waits for a key."""
@@ -141,7 +141,7 @@ class _KeysRequest(Request):
         return self._found
 
     def is_poor(self, results: Any, predicate: Callable[[Any], bool]) -> bool:
-        """Each key by itself, and only what is poor is asked for again: which keys share a request is chance."""
+        """Each key by itself, and only poor results are requested again: which keys share a request is chance."""
         poor = [key for key in self.argument if predicate({key: found} if (found := results[key]) else {})]
         if poor:
             self.argument, self._key = poor, poor[0]
@@ -181,10 +181,10 @@ class LookupSettings(LookupRequests):
 
 
 class KeyRequestingOperator(RequestingOperator):
-    """Asks a reader about keys, unless it knows them.
+    """Requests the rows of keys from a reader, unless they are in the cache.
 
     Args:
-        reader: what is asked.
+        reader: the reader of the table.
         output_type: the type of the results.
         found_type: the type of what is found.
         settings: how.
@@ -227,7 +227,7 @@ class LookupOperator(KeyRequestingOperator):
     """Each record in a pair with what is found of its key.
 
     Args:
-        reader: who is asked.
+        reader: the reader of the table.
         key_of: gives the key of a record.
         output_type: the type of the pairs.
         settings: how.

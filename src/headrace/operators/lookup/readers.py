@@ -67,10 +67,10 @@ class CacheSettings:
     """The settings of a cache.
 
     Attributes:
-        max_keys: of how many keys at most; those that were not asked for the longest go first.
+        max_keys: the most keys; those that were requested least recently go first.
         expires_after: how many milliseconds after it was found, by the clock of the job; None for never.
         keeps_misses: whether it is kept that nothing was found.
-        expires_unused: how many milliseconds after it was asked for last; None for never.
+        expires_unused: how many milliseconds after the last request for it; None for never.
     """
 
     max_keys: int
@@ -101,7 +101,7 @@ class LookupResultCache:
         self._table, self._is_checked = table, False
 
     def get(self, key: Any) -> Found | None:
-        """Return what was found of a key; None where somebody has to be asked."""
+        """Return what was found of a key; None where a request is needed."""
         if self._table is not None:
             return self._in_table(self._table, key)
         entry = self._found.get(key)
@@ -140,7 +140,7 @@ class LookupReader:
     """Finds rows by key; part of the plan, so what it opens is not in it before ``open``.
 
     Attributes:
-        keys_per_request: how many keys it is asked for at once, at most.
+        keys_per_request: the most keys of one request.
         reads_all: whether :meth:`read_all` gives the whole table, which makes :meth:`read` needless.
         never_changes: whether what there is stays what it was when the job was built.
         keys: the names of the columns that are the key, where it has any.
@@ -158,7 +158,7 @@ class LookupReader:
 
     @property
     def called(self) -> Any:
-        """The user's function that says what is found, for messages; None where there is none."""
+        """The user's function that looks up keys, for messages; None where there is none."""
         return None
 
     def open(self, runtime_context: Any) -> Any:
@@ -177,7 +177,7 @@ class LookupReader:
 
 
 class LookupFunctionReader(LookupReader):
-    """Asks a function of the user.
+    """Reads by a function of the user.
 
     Args:
         function: of a key, which gives a value or None; or of a list of keys, which gives a mapping of values by key.
@@ -279,7 +279,7 @@ _MARKS: Final = {
     "qmark": lambda number: "?",
     "format": lambda number: "%s",
     "pyformat": lambda number: "%s",
-    "named": lambda number: f":{number}",  # a driver that wants names takes numbers, too
+    "named": lambda number: f":{number}",  # a driver that takes names takes numbers, too
     "numeric": lambda number: f":{number}",
     "numeric_dollar": lambda number: f"${number}",
 }
@@ -425,7 +425,7 @@ class _Connection:
         except BaseException as error:
             try:
                 self._drop()
-            except Exception as another:  # of a connection that is broken, and that nobody uses any more
+            except Exception as another:  # of a connection that is broken, and that is not used any more
                 error.add_note(f"closing the connection failed, too: {another!r}")
             raise
 
@@ -442,7 +442,7 @@ def _row(columns: tuple[str, ...], values: Iterable[Any]) -> Row:
 
 
 def _mark_of(connection: Any) -> Callable[[int], str]:
-    """Return how a driver wants to see parameters; most that do not say it take question marks."""
+    """Return the style of parameters of a driver; most drivers that do not declare it take question marks."""
     module = sys.modules.get(type(connection).__module__.partition(".")[0])
     return _MARKS.get(getattr(module, "paramstyle", "qmark"), _MARKS["qmark"])
 
@@ -483,7 +483,7 @@ class StaticTable(TableReader):
 
 @dataclass(frozen=True)
 class SourceTable(TableReader):
-    """The rows that a bounded source has when it is asked.
+    """The rows that a bounded source has when it is read.
 
     Attributes:
         source: the source.

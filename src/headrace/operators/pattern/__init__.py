@@ -1,7 +1,7 @@
 """Pattern matching in tasks; ``docs/architecture/patterns.md`` follows an event through it.
 
 - The automaton: ``automaton`` is the compiled pattern, with ``conditions``. ``nfa`` runs it on the events of a key, by
-  what ``decisions`` knows of transitions; ``preferred_matching`` does that for ``MATCH_RECOGNIZE``.
+  the transitions that ``decisions`` has found; ``preferred_matching`` does that for ``MATCH_RECOGNIZE``.
 - The shared buffer: ``shared_buffer`` has the partial matches of a key, ``stored_matches`` those of all keys in state,
   and ``found_matches`` what was read of some.
 - Conditions for many events at once: ``event_conditions`` look at an event alone, ``iterative_conditions`` at those

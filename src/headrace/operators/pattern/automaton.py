@@ -230,7 +230,7 @@ class Automaton:
         start: the index of the state in which every match begins.
         window: milliseconds after its first event until a partial match times out; 0 for none.
         skip: what happens to matches that overlap one that has been found.
-        event_conditions: what is evaluated of events alone: bit ``i`` of an event says whether it satisfies that one.
+        event_conditions: what is evaluated of events alone: bit ``i`` of an event is set if it satisfies that one.
         can_match_nothing: whether the pattern is satisfied by no events at all. No such match is ever emitted, unless
             it is the preferred one.
         preference: how the preferred match is found; None where every match is.

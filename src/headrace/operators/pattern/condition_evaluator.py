@@ -99,7 +99,7 @@ class ScalarTest:
         """Return whether it is true for an event, by its place, and a partial match, by its last step.
 
         Raises:
-            NoPlainValueError: when columns have to tell.
+            NoPlainValueError: when only columns give the value.
         """
         try:
             return self._test([read(place, step) for read in self._read]) is True
@@ -212,7 +212,7 @@ def scalar_test(condition: RowCondition, stages: Sequence[str], columns: pa.Reco
         if len(found) < len(readers):
             return None
         test = _Tests(values, columns).of(expression, None)
-    except EvaluationError:  # of a row that nobody has asked for
+    except EvaluationError:  # of a row for which it may never be evaluated
         return None
     return None if test is None else ScalarTest(found, test)
 

@@ -65,7 +65,7 @@ class Condition(ABC):
 
     @abstractmethod
     def holds(self, facts: Facts) -> bool:
-        """Return whether it is satisfied; the second of two parts is asked only where the first does not decide."""
+        """Return whether it is satisfied; the second of two parts is evaluated only where the first does not decide."""
 
     def parts(self) -> tuple[Condition, ...]:
         """The conditions that it is made of."""
@@ -91,7 +91,7 @@ class Condition(ABC):
 
 
 class EventLeaf(Condition):
-    """A leaf that looks at the event alone; the automaton knows it as a bit only."""
+    """A leaf that looks at the event alone; for the automaton it is a bit only."""
 
     __slots__ = ()
 

@@ -56,7 +56,7 @@ class _Question:
 
 
 class _Unknown:
-    """Nobody has come here yet."""
+    """No event has come here yet."""
 
 
 _UNKNOWN: Final = _Unknown()
@@ -71,7 +71,7 @@ class Decisions:
     Args:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition of which it is not known whether it holds.
-        current_processing_time: the clock that iterative conditions see.
+        current_processing_time: the clock of iterative conditions.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ def _same(event: Any) -> Any:
 
 
 def _merged(tree: _Node, branch: _Node) -> _Node:
-    """A tree with one more branch, which asks the same until it leaves it."""
+    """A tree with one more branch, which has the same conditions up to there."""
     if not (isinstance(tree, _Question) and isinstance(branch, _Question)):
         return tree if branch is _UNKNOWN else branch
     return _Question(tree.condition, _merged(tree.no, branch.no), _merged(tree.yes, branch.yes))

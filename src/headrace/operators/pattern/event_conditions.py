@@ -1,11 +1,11 @@
 """Events that are matched at once, and what conditions that look at one event alone say of them.
 
-The automaton knows an event by its place: a number from 0 on for one that has arrived, a negative one for one that
+The automaton identifies an event by its place: a number from 0 on for one that has arrived, a negative one for one that
 partial matches had taken before. So events that are in no match never become Python objects, and are stored as columns.
 
 Expressions are computed as columns. Functions that decide where matches begin are called in one pass over the events;
-others when a partial match asks for them, once for an event, however many partial matches there are. A condition that
-fails for an event is unknown of it: if anything depends on it, the automaton asks, and it fails there.
+others when a partial match needs them, once for an event, however many partial matches there are. A condition that
+fails for an event is unknown of it: if anything depends on it, the automaton evaluates it, and fails.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Events:
 
     Args:
         arrived: those that have arrived.
-        taken: see above; whoever does not know them yet sets them before one is asked for.
+        taken: see above; a caller that does not have them yet sets them before one is evaluated.
     """
 
     def __init__(self, arrived: Batch, taken: pa.Array) -> None:
@@ -70,7 +70,7 @@ class Events:
         return self._arrived
 
     def value(self, place: int) -> Any:
-        """An event as a Python object, the same one whenever it is asked for."""
+        """An event as a Python object, the same one each time."""
         block, row = place >> 8, place & (_BLOCK - 1)
         values = self._blocks.get(block)
         if values is None:
@@ -153,7 +153,7 @@ class EventConditions:
         conditions: the conditions; each is a bit.
         of_start: those that decide whether an event begins a match, as bits.
         type_: the type of the events.
-        clock: the clock that conditions see.
+        clock: the clock of conditions.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 Keys with many partial matches have a summary beside the rows of these. An event that changes none of them reads none:
 it is known in which states they are, when they began, and which numbers the next row and event get.
 
-What time ends is not taken from the rows at once, where nobody wants to be told of it: the summary says until when
+What time ends is not taken from the rows at once, where no time-outs are handled: the summary says until when
 matches that began are gone. They are when the rows are next read, and these are read when a quarter of a window has
 passed since.
 """

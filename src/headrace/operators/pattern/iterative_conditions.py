@@ -8,7 +8,7 @@ computed with them for all rows at once, as columns.
 
 Where the stages of a pattern directly follow one another, all partial matches in a state read the same row: the last
 one that they have taken is the row of the key before the current one. Then the condition is a column over these two
-rows, whatever partial matches there are, and the automaton knows it as a bit (:func:`with_lags`).
+rows, whatever partial matches there are, and for the automaton it is a bit (:func:`with_lags`).
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class _Binder:
         self._values: dict[ValueOfMatch, int] = {}
 
     def condition(self, expression: Expression) -> RowCondition:
-        """The condition that an expression says."""
+        """The condition that an expression states."""
         bound = bind(replaced(expression, self._value), self._type)
         if bound.type != Types.BOOLEAN():
             raise InvalidTypeError(

@@ -129,7 +129,7 @@ class KeyMatching:
         self.timers: list[tuple[int, int]] = []
         """The keys and times of timers that were set, and are not due yet."""
         self.all_set: list[SetTimer] | None = None
-        """All timers that were set for windows, with when they were, where somebody wants to know."""
+        """All timers that were set for windows, with when they were, where they are needed."""
 
     def run(self, position: int, state: NfaState, start: int, stop: int, due: list[int]) -> None:
         """Matches the events of a key.

@@ -82,7 +82,7 @@ class DueKeys:
 
 
 def has_summaries(nfa: Nfa) -> bool:
-    """Return whether it can be told of a key with many partial matches that nothing of these changes."""
+    """Return whether the summary of a key with many partial matches can show that none of these changes."""
     return nfa.has_deadlines and len(nfa.automaton.states) <= _MOST_STATES
 
 
@@ -124,7 +124,7 @@ def _known(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> 
 
 
 def _evaluated(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> Longs:
-    """The same where some conditions have to be asked for."""
+    """The same where some conditions have to be evaluated."""
     found = []
     for states, place, holds in zip(live.tolist(), places.tolist(), evaluated.holds[places].tolist(), strict=True):
         known, unknown = evaluated.ask(place, nfa.conditions_in(states) & evaluated.lazy & ~evaluated.looking_back)
@@ -151,7 +151,7 @@ _LEFT: Final = 4
 def left_unread(
     nfa: Nfa, evaluated: EvaluatedEvents, due: DueKeys, summaries: Summaries, up_to: int
 ) -> dict[int, MatchSummary]:
-    """Return the keys whose partial matches no event changes, and time only as their summaries can tell.
+    """Return the keys whose partial matches no event changes, and time only as their summaries can show.
 
     Args:
         nfa: the automaton.
@@ -182,7 +182,7 @@ def left_unread(
 
 
 def _left(nfa: Nfa, summary: MatchSummary, until: int) -> MatchSummary | None:
-    """The summary of a key without the partial matches that began until a time; None where only its rows tell it."""
+    """The summary of a key without the partial matches that began until a time; None where only its rows show it."""
     if summary.passed > until:  # time has gone back, or windows are longer now
         return None
     if summary.first > until:
@@ -254,7 +254,7 @@ class KeyedEvents:
         moved: the states in which events may change them, as bits.
         until: the time until which partial matches that began have timed out.
         unread_visited: the positions of the keys that are left unread, and of which matches may begin.
-        expired: the positions of keys of which all partial matches have timed out, without anything to be told of.
+        expired: the positions of keys of which all partial matches have timed out, without anything to emit.
         passed: the rows that are gone or have changed by that, of keys that are not decoded.
 
     Args:
@@ -318,7 +318,7 @@ class KeyedEvents:
         return found.positions[is_over & ~has_events[found.positions]]
 
     def _are_passed(self, found: FoundMatches, up_to: int) -> Mask:
-        """The keys with many rows of which partial matches time out, but not all, without anything to be told of."""
+        """The keys with many rows of which partial matches time out, but not all, without anything to emit."""
         window = self._nfa.automaton.window
         if not (window and self._nfa.expires_silently):
             return np.zeros(len(found.positions), np.bool_)
@@ -346,7 +346,7 @@ class KeyedEvents:
         if nfa.automaton.window:
             ends = ends | ((found.first_begun <= self.until) & ~are_passed)
         live = np.zeros(len(self._due.keys), np.int64)
-        # What has to be asked for is, where many matches may be left as they are.
+        # What has to be evaluated is, where many matches may be left as they are.
         is_known = found.counts >= (found_matches.MANY if self._evaluated.lazy else 0)
         live[found.positions] = np.where(is_known, found.live, 0)
         moved = moved_states(nfa, self._evaluated, self._due, live)[found.positions]

@@ -103,7 +103,7 @@ class PatternFunction:
         function: a ``PatternProcessFunction``.
         output_type: the type of what it yields.
         side_types: the types of the side outputs that are read, by tag id.
-        handles_timeout: whether it is told of partial matches that have timed out.
+        handles_timeout: whether it is called for partial matches that have timed out.
         has_timestamps: whether what it yields has the time of the match as its timestamp.
     """
 

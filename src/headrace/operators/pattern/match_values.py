@@ -80,7 +80,7 @@ class Extents:
     Attributes:
         lows: the first row that can be looked at, of those before the match.
         starts: the first row of the match.
-        stops: the row behind the last one that the result knows of.
+        stops: the row behind the last one of the result.
         ends: the row behind the last one of the match.
     """
 
@@ -102,7 +102,7 @@ class MatchedRows:
         shown: the row of each result: the row itself, or the last one of the match.
         times: the timestamp of each result, in milliseconds.
         clock: the reading of the clock.
-        numbers: the number of the match of each result; None where nobody has counted.
+        numbers: the number of the match of each result; None where they are not counted.
         names: the names of the variables.
     """
 
@@ -121,7 +121,7 @@ class MatchedRows:
         return len(self.shown)
 
     def places(self, variables: Variables, *, is_final: bool = False) -> RowLists:
-        """The places of the rows that are mapped to some variables, as far as a result knows them, or in the match."""
+        """The places of the rows that are mapped to some variables, as far as a result reaches, or in the match."""
         key = variables, is_final
         if key not in self._places:
             self._places[key] = self._new_places(variables, self.extents.ends if is_final else self.extents.stops)
@@ -136,7 +136,7 @@ class MatchedRows:
         return RowLists(np.flatnonzero(is_chosen), before[starts], before[stops] - before[starts])
 
     def of(self, variables: Variables, *, is_final: bool = False) -> RowLists:
-        """The rows that are mapped to some variables, as far as a result knows them, or in the match."""
+        """The rows that are mapped to some variables, as far as a result reaches, or in the match."""
         lists = self.places(variables, is_final=is_final)
         return RowLists(self.rows[lists.rows], lists.starts, lists.counts)
 
@@ -378,7 +378,7 @@ class MatchExpressions:
 
 
 class NoPlainValueError(Exception):
-    """A value is none that Python's objects have as columns do: columns have to tell, or to fail."""
+    """A value is none that Python's objects have as columns do: only columns give the value, or fail."""
 
 
 class StepwiseAggregate(ABC):
@@ -517,7 +517,7 @@ class TakenAggregate:
         """The value for an event, by its place, and a partial match, by its last step.
 
         Raises:
-            NoPlainValueError: when columns have to tell it.
+            NoPlainValueError: when only columns give it.
         """
         found = self._at(step)
         return self._fold.result(self._with(found, place) if self._has_current else found)

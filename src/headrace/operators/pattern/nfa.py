@@ -6,13 +6,13 @@ strategy holds back. Before an event is matched, ``advance_time(state, timestamp
 kept in the state as it was given, and comes back in matches, in their order.
 
 **Conditions.** ``holds`` is a whole number with a bit for each of ``automaton.event_conditions``, computed for a batch
-of events at once. A bit of ``unknown`` says that a condition has not been evaluated, or that it raised an error: the
+of events at once. A bit of ``unknown`` means that a condition has not been evaluated, or that it raised an error: the
 automaton then calls ``evaluate(event, index)`` when, and only when, a partial match depends on it. Only iterative
 conditions are called by the automaton itself.
 
 **What need not be visited.** An event changes nothing where ``is_idle(state, holds)``, and time changes nothing before
-``deadline(state)``. Of a key without partial matches an event matters only where ``begins(holds)``. So whoever calls
-may leave out an event that is idle and earlier than the deadline, and nothing but the time that this takes differs.
+``deadline(state)``. Of a key without partial matches an event matters only where ``begins(holds)``. So a caller may
+leave out an event that is idle and earlier than the deadline, and nothing but the time that this takes differs.
 
 **Order.** Partial matches are visited by their first events, and what they become stays in that order; matches that are
 found pass through a heap like Java's. So all is emitted as Flink emits it.
@@ -56,8 +56,8 @@ class Nfa:
     Args:
         automaton: the compiled pattern.
         evaluate: evaluates an event condition that was unknown; by default functions and classes can be.
-        current_processing_time: the clock that iterative conditions see.
-        tells: whether somebody is told of timeouts.
+        current_processing_time: the clock of iterative conditions.
+        tells: whether timeouts are reported.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class Nfa:
     # --- what need not be visited ------------------------------------------------------------------------------------
 
     def read_by(self, value_of: Callable[[Any], Any], evaluate_of_rows: EvaluateOfRows) -> None:
-        """Sets how iterative conditions see events.
+        """Sets how iterative conditions read events.
 
         Args:
-            value_of: turns an event into what functions see; by default they see the event itself.
+            value_of: turns an event into the argument of functions; by default that is the event itself.
             evaluate_of_rows: evaluates conditions over columns.
         """
         self._decisions.value_of, self._decisions.evaluate_of_rows = value_of, evaluate_of_rows
 
     @property
     def conditions_at_start(self) -> int:
-        """The event conditions that say whether an event begins a match, as bits."""
+        """The event conditions that decide whether an event begins a match, as bits."""
         return self._decisions.conditions_at(1 << self.automaton.start)
 
     def conditions_of(self, state: NfaState) -> int:

@@ -4,7 +4,7 @@ In a pattern of relaxed contiguity most events match no stage. The automaton ign
 the task that looks for matches need not see it: it is left out before the shuffle.
 
 Where few events begin matches, most others meet none: they are left out before events are brought in order by key.
-Whether one might meet a match is told by a table of bits, in which the keys of those that begin matches, and of those
+Whether one might meet a match follows from a table of bits, in which the keys of those that begin matches, and of those
 that are stored, are marked with the stretches of time in which these may be open. Two of them may have one bit: then
 events are kept that could have been left out.
 """
@@ -28,7 +28,7 @@ from headrace.operators.pattern.nfa import Nfa
 Mask = npt.NDArray[np.bool_]
 
 _SAMPLE: Final = 1_024
-"""The number of events of a batch that say whether it is worth looking at the others."""
+"""The number of events of a batch that decide whether it is worth filtering the others."""
 
 _MOST_TRIED: Final = 8
 """The largest number of conditions of which all combinations are looked at."""
@@ -41,7 +41,7 @@ def can_be_filtered(automaton: Automaton) -> bool:
     """Return whether events that satisfy no condition of a pattern can be left out without any difference.
 
     Conditions have to be expressions, which give the same here and there, and look at the event alone. No partial match
-    may end because an event came, and nobody is told of timeouts.
+    may end because an event came, and timeouts are not reported.
     """
     if not all(map(is_column, automaton.event_conditions)):
         return False
@@ -95,7 +95,7 @@ class PatternFilterOperator(Operator):
         return self._nfa.begins(holds) or self._nfa.moves_any(holds)
 
     def _is_any_relevant(self) -> bool:
-        """Return whether an event is relevant as soon as it satisfies a condition, whatever others say."""
+        """Return whether an event is relevant as soon as it satisfies a condition, whatever the others give."""
         bits = len(self._conditions.conditions)
         return bits <= _MOST_TRIED and all(map(self._is_relevant, range(1, 1 << bits)))
 

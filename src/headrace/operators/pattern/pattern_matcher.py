@@ -1,4 +1,4 @@
-"""``PatternMatcher``: a pattern at work in one subtask, with its state, for whoever has the events."""
+"""``PatternMatcher``: a pattern at work in one subtask, with its state; an operator gives it the events."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class PatternMatcher:
         nfa: the automaton at work.
         conditions: the conditions that look at events alone.
         user_code: the callers of functions of the user in expressions.
-        rows: the events that are matched, as conditions over columns see them.
+        rows: the events that are matched, as conditions over columns read them.
 
     Args:
         automaton: the compiled pattern.
         type_: the type of the events.
-        clock: the clock that conditions see.
+        clock: the clock of conditions.
         rule: see above.
-        tells: whether somebody is told of timeouts.
+        tells: whether timeouts are reported.
     """
 
     matches: StoredMatches
@@ -104,7 +104,7 @@ class PatternMatcher:
 
         Args:
             context: the operator.
-            domain: in which time timers are, as state says it.
+            domain: the time domain of timers, as state names it.
         """
         matches, summaries, timers = STORES if self.rule is None else store_names(self.rule.number)
         # The states of a rule are those of its own definition, which is stored beside it.

@@ -65,7 +65,7 @@ class Stretch:
 
 
 class PatternUser(Protocol):
-    """The operator, as the patterns know it."""
+    """The operator, as the patterns use it."""
 
     def open_pattern(self, matcher: PatternMatcher) -> None:
         """Opens what the conditions of a rule call."""
@@ -96,9 +96,9 @@ class PatternsAtWork(Protocol):
         """Says who looks for the patterns, before all else.
 
         Args:
-            clock: the clock that conditions see.
+            clock: the clock of conditions.
             user: who looks for them.
-            tells: whether somebody is told of timeouts.
+            tells: whether timeouts are reported.
         """
 
     def is_store(self, name: str) -> bool:
@@ -109,7 +109,7 @@ class PatternsAtWork(Protocol):
 
         Args:
             context: the operator.
-            domain: in which time timers are, as state says it.
+            domain: the time domain of timers, as state names it.
         """
 
     def begin_epoch(self) -> None:
@@ -299,7 +299,7 @@ class ChangingPatterns:
                 self._user.reject(RejectedRule(MIN_WATERMARK, text, said), self._context.watermark)
 
     def _take(self, time: int, record: Any, stamp: int) -> None:
-        """Takes up what a record says."""
+        """Applies a record."""
         try:
             self._change(self._reader.read(record), time)
         except Exception as error:
@@ -357,7 +357,7 @@ class ChangingPatterns:
 
 
 def _is_same(current: StoredRule, change: RuleChange) -> bool:
-    """Return whether a record says what holds already."""
+    """Return whether a record changes nothing."""
     _, version, text, pickled = current
     return (pickled or text) == change.pattern and change.version in (None, version)
 

@@ -1,6 +1,6 @@
-"""The rows of many keys, in each of which the match is found that the pattern prefers, as SQL:2016 wants it.
+"""The rows of many keys, in each of which the match is found that the pattern prefers, by SQL:2016.
 
-One row after the other begins a match or none does; the search goes on where the skip strategy says. From a row on,
+One row after the other begins a match or none does; the search goes on by the skip strategy. From a row on,
 ways are tried in the order of preference, and given up where no further row fits: the first that leads to the end is
 the match. All that has to be known of a key is the way that is being tried, which has taken every row since it began;
 where it is given up, others are tried with the same rows. So state is one chain of rows for a key, and what is found
@@ -125,7 +125,7 @@ class PreferredMatching:
         automaton: the compiled pattern.
         ways: its ways.
         evaluated: what is known of the rows that have arrived.
-        evaluate_stored: tells what is known of those that ways had taken before.
+        evaluate_stored: returns what is known of those that ways had taken before.
         events: the rows that have arrived.
         watermarks: the watermarks that have come, ascending; in processing time the time to which the clock has come,
             or none where it stands still.
@@ -193,7 +193,7 @@ class PreferredMatching:
 
 
 class _Search(Facts):
-    """The search among the rows of one key; answers what conditions ask of a row.
+    """The search among the rows of one key; gives conditions the values of a row.
 
     Rows are numbered from the first one that is still of interest.
     """

@@ -14,7 +14,7 @@ class RuleChange:
 
     Attributes:
         id: the id of the rule.
-        version: the version that it says; None where it says none.
+        version: the version in the record; None without one.
         pattern: the pattern as JSON; or, where it has functions of the user, pickled. None withdraws the rule.
     """
 
@@ -45,21 +45,21 @@ class RuleReader(Protocol):
     """Reads rules; it travels to the tasks."""
 
     def read(self, record: Any) -> RuleChange:
-        """Return what a record says.
+        """Parse a record.
 
         Raises:
-            Exception: when it says no rule; whatever is raised tells why.
+            Exception: when it holds no rule; the error gives the reason.
         """
 
     def compile(self, pattern: str | bytes) -> Automaton:
         """Return a pattern as it is at work.
 
         Raises:
-            Exception: when it is no pattern for the events; whatever is raised tells why.
+            Exception: when it is no pattern for the events; the error gives the reason.
         """
 
     def text_of(self, record: Any) -> str:
-        """A record as it is shown to whoever has to mend it."""
+        """A record as errors show it to the user who has to correct it."""
 
 
 @dataclass(frozen=True, slots=True)

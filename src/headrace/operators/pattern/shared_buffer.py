@@ -2,7 +2,7 @@
 
 A step is an event that a state of the automaton has taken, and the step before. Partial matches that began alike share
 these steps. A row of state is a step with a number that it keeps as long as it is there; it names the number of the row
-of the step before. Where a partial match stands at a step, the row says in which state it is; matches that are finished
+of the step before. Where a partial match stands at a step, the row has its state; matches that are finished
 and wait have a state of their own. A further match at a step has a row that names the step as the one before. An event
 is stored once for a key, in one of its rows.
 
@@ -68,7 +68,7 @@ class NfaState:
         partial: the partial matches, by their first events, those with one first event in the order of Flink's heap.
             The start state is not among them.
         finished: matches that wait for partial ones that began before them, as the array of Flink's heap.
-        is_changed: whether it differs from what was last stored; whoever stores it sets this back.
+        is_changed: whether it differs from what was last stored; the code that stores it sets this back.
         has_new_start: whether a match has begun, at a positive timestamp, since this was last set back.
         live: a bit for each state that partial matches are in; there may be more.
         next_number: what the id of the next event that is taken gets.

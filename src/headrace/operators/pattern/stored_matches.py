@@ -61,7 +61,7 @@ class StoredMatch:
         events: the events that it has taken, by the names of their stages.
         waits_for: the stage whose event it waits for, or that of the stages behind it where this one may be left out or
             has taken enough; None for a match that is finished, and waits until partial
-            matches that began before it have ended, as the skip strategy of the pattern wants it, and for the way that
+            matches that began before it have ended, as the skip strategy of the pattern requires, and for the way that
             is tried for the preferred match of ``MATCH_RECOGNIZE``.
         rule: the id of the rule whose pattern it is of; None where there is one pattern.
 
@@ -97,8 +97,8 @@ class StoredMatches:
         context: the operator.
         name: the name of the store.
         summaries: the name of the store of summaries.
-        states: the names of the states of the pattern, which have to be those that are stored; None where whoever keeps
-            the pattern sees to that.
+        states: the names of the states of the pattern, which have to be those that are stored; None where the
+            caller ensures that.
         type_: the type of the events.
         summarizes: whether keys with many partial matches get summaries.
     """
@@ -291,7 +291,7 @@ class PatternTimers:
     Args:
         context: the operator.
         name: the name of the store.
-        domain: in which time they are, as state says it.
+        domain: their time domain, as state names it.
     """
 
     def __init__(self, context: OperatorContext, name: str, domain: str) -> None:

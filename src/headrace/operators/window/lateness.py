@@ -32,7 +32,7 @@ def check_timestamps(
         context: the operator.
         reach: how far from a timestamp its windows may lie: beyond 64 bits there are none. (In Flink they begin anew at
             the other end of time, so that the record is late for them, or never shown.)
-        met: what wants a timestamp, as errors call it.
+        met: what needs a timestamp, as errors call it.
         beyond: what has no 64 bits then, as errors begin.
 
     Raises:

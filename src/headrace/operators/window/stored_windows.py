@@ -100,7 +100,7 @@ def held_in_columns(
         layout: the columns.
         keys: the key of each, in canonical form.
         windows: the windows.
-        bounds: the columns of results that tell windows apart.
+        bounds: the columns of results that identify windows.
         columns: the accumulators.
     """
     shown = layout_of(layout.output_type).columns_to_rows(layout.finish(keys, bounds, columns))
@@ -146,7 +146,7 @@ CONTINUOUS_STORE: Final = "continuous-windows"
 """The store of windows that fire at intervals before their end."""
 
 DUE_SUFFIX: Final = "-due"
-"""The suffix of the name of a store that says when something is due for the windows of another one."""
+"""The suffix of the name of a store that holds the due times of the windows of another one."""
 
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
@@ -346,7 +346,7 @@ class WindowStateMigration:
     regroup: Callable[[pa.RecordBatch], pa.RecordBatch]
 
     def take_over(self, store: RunStore) -> None:
-        """Move what windows of another shape have left in a store, where that was asked for.
+        """Move what windows of another shape have left in a store, where that was requested.
 
         Raises:
             StateMigrationError: when the new windows do not consist of whole old ones.
@@ -447,7 +447,7 @@ def cannot_move(context: OperatorContext, reason: str) -> StateMigrationError:
 
 
 def count_dropped(operator: Operator, windows: int) -> None:
-    """Count, and tell, how many windows of keys were dropped that keep what they hold as state of keys."""
+    """Count, and log, how many windows of keys were dropped that keep what they hold as state of keys."""
     if windows:
         operator.count(ROWS_DROPPED, windows)
         logger.warning(
@@ -463,7 +463,7 @@ def _shape_of(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 class BootstrapWindowOperator(Operator):
-    """Gives an operator with windows its records, and tells it nothing of event time, nor of the end of its input.
+    """Gives an operator with windows its records, but neither event time nor the end of its input.
 
     A trigger that looks at elements may have windows fire all the same.
 

@@ -1,1 +1,1 @@
-"""Everything of headrace that knows Spark."""
+"""Everything of headrace that depends on Spark."""

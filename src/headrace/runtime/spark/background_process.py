@@ -1,7 +1,7 @@
 """A process of its own for work beside the epochs, where all tasks run on this machine.
 
 Spark gives a task a slot until it has ended, and takes tasks in the order of their queries: where slots are few, an
-epoch would wait for all that was asked for before. So merging state and writing savepoints, which can wait, are done by
+epoch would wait for all work that came before it. So merging state and writing savepoints, which can wait, are done by
 one more process, of lower priority: epochs keep their slots and nearly all of the cores, and the work gets what they
 leave. It is started when there is work for the first time, and ends with the session's user, however that ends.
 
@@ -21,7 +21,7 @@ from headrace.common.errors import InfrastructureError
 from headrace.runtime.spark.worker import ShippedJob
 
 NICENESS: Final = 3
-"""By so much its priority is lower: it gets half the processor time of a task that wants the same core."""
+"""By so much its priority is lower: it gets half the processor time of a task that uses the same core."""
 
 
 class BackgroundProcess:
@@ -85,7 +85,7 @@ class BackgroundProcess:
 
 
 def main(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Do what is asked for until nobody can ask any more."""
+    """Work until no more requests can come."""
     import pyarrow as pa
     from pyspark import SparkFiles
 

@@ -41,7 +41,7 @@ _IMPORTED_FROM: Final = Path(__file__).parents[3]
 _LOG: Final = "making.log"
 _RETRY_SECONDS: Final = 24 * 3600
 _UNUSED_SECONDS: Final = 30 * 24 * 3600
-"""Archives of a Java or of jars that nobody has started for so long are removed."""
+"""Archives of a Java or of jars that were not started for this time are removed."""
 _KEPT: Final = 10
 """The archives that were used last stay: each takes 170 MB, and each virtual environment with PySpark has its own."""
 
@@ -49,7 +49,7 @@ _DIRECTORIES_IN_CLASS_PATH: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_
 """Java refuses an archive where folders are on the class path."""
 
 QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""Java would tell the user's terminal about every archive that does not fit; it starts all the same."""
+"""Java would write to the user's terminal about every archive that does not fit; it starts all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _jars(spark_home: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_trustworthy(folder: Path) -> bool:
-    """Return whether nobody but this user and the system's can put classes there, which would run in our name."""
+    """Return whether only this user and the system's can put classes there, which would run as this user."""
     try:
         status = folder.stat()
     except FileNotFoundError:

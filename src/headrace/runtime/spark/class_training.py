@@ -35,7 +35,7 @@ _CLASS_LIST: Final = "classes.list"
 _LIST_OPTION: Final = "-XX:DumpLoadedClassList="
 _EXIT_SECONDS: Final = 120
 _ALL_SECONDS: Final = 600
-"""Nobody waits for this process. Where it takes longer the machine is busy; it is tried again on another day."""
+"""Nothing waits for this process. Where it takes longer the machine is busy; it is tried again on another day."""
 
 
 def main(folder: Path) -> None:

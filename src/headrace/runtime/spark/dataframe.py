@@ -125,7 +125,7 @@ class DataFrameSource(Source):
 def _tell_apart(folder: Path) -> None:
     """Give each file a time of its own: tasks that end together write files of one time, and often of one size.
 
-    Size and time are what a checkpoint knows a file by: with both equal, two files could change places unnoticed.
+    A checkpoint identifies a file by its size and time: with both equal, two files could change places unnoticed.
     """
     files = sorted(folder.glob("*.parquet"))
     begun = min((file.stat().st_mtime_ns for file in files), default=0)
@@ -253,7 +253,7 @@ def dataframe_of(table: pa.Table) -> DataFrame:
 
 
 _UNKNOWN_BYTES: Final = 1 << 60
-"""From here on the size is what Spark says where it knows nothing."""
+"""From here on the size is Spark's default for an unknown one."""
 
 _EPOCH: Final = date(1970, 1, 1)
 
@@ -277,7 +277,7 @@ def statistics_of(dataframe: DataFrame) -> Statistics | None:
     """The statistics that Spark has of a DataFrame: those of ``ANALYZE TABLE``, or else what follows from its size.
 
     Returns:
-        None where Spark knows nothing.
+        None where Spark has none.
     """
     plan: Any = dataframe._jdf.queryExecution().optimizedPlan()
     found = _of_catalog(plan) or plan.stats()
@@ -294,7 +294,7 @@ def statistics_of(dataframe: DataFrame) -> Statistics | None:
 def _of_catalog(plan: Any) -> Any:
     """The statistics of ``ANALYZE TABLE``, of a plan that is a table; None for other plans.
 
-    A plan itself says that only where ``spark.sql.cbo.planStats.enabled`` is set.
+    A plan itself has that only where ``spark.sql.cbo.planStats.enabled`` is set.
     """
     if plan.getClass().getSimpleName() != "LogicalRelation" or not plan.catalogTable().isDefined():
         return None

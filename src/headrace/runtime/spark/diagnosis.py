@@ -133,10 +133,10 @@ def check_settings(session: SparkSession, settings: Mapping[str, str]) -> list[C
 
 
 def check_workers(session: SparkSession) -> list[Check]:
-    """Return whether the Python workers of the executors can run headrace; runs a tiny job to ask them."""
+    """Return whether the Python workers of the executors can run headrace; runs a tiny job on them."""
     try:
         reports = ask_workers(session, _TASKS_PROBED)
-    except Exception as error:  # whatever hinders the job is what the user has to know
+    except Exception as error:  # whatever hinders the job is what the user needs
         fix = "Give the executors the driver's Python (spark.pyspark.python), and pyarrow, with `headrace package`."
         return [Check("Python workers", False, _first_line(error), fix)]
     return _judge(reports)
@@ -151,7 +151,7 @@ def _check_spark(settings: Mapping[str, str], master: str | None) -> Iterator[Ch
         found, _, fix = str(error).partition("\n")
         yield Check("Spark session", False, found, " ".join(fix.split()) or "Put that right.")
         return
-    except Exception as error:  # whatever hinders the start is what the user has to know
+    except Exception as error:  # whatever hinders the start is what the user needs
         yield Check("Spark session", False, _first_line(error), "Spark's own messages above say more.")
         return
     try:

@@ -1,6 +1,6 @@
 """The last stage of a bounded job in the driver: where one task runs it, to give results to the program itself.
 
-Spark takes about 50 milliseconds to begin a stage and to tell that it has ended, which is longer than the last stage of
+Spark takes about 50 milliseconds to begin a stage and to report its end, which is longer than the last stage of
 most queries works. All tasks run on the driver's machine then, so that what they hand on is found there.
 """
 

@@ -1,7 +1,7 @@
 """Sessions for the queries of epochs, each of which one job has at a time.
 
 A new session, and the analysis of a query, take Java and the driver longer than a small epoch. So jobs which run one
-after the other have the same session, and the same query where the settings of the query can tell which job it is of.
+after the other have the same session, and the same query where the settings of the query can identify its job.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ENVELOPES: Final = from_arrow_schema(SCHEMA)
 """The schema of envelopes in Spark's words; as text it would have to be parsed, a third of a second the first time."""
 
 CONTEXT_KEY: Final = "spark.headrace.context"
-"""The setting that tells tasks where the context of their epoch is."""
+"""The setting that gives tasks the place of their epoch's context."""
 
 JOB_KEY: Final = "spark.headrace.job"
-"""The setting that tells them the file of their job. Spark logs settings, so the job itself may not be there."""
+"""The setting that gives them the file of their job. Spark logs settings, so the job itself may not be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class EpochSession:
     Attributes:
         session: the session.
         settings: those that the session had to which it belongs, as text.
-        times: is told where the time of tasks goes.
+        times: is called with the times of tasks.
         shared: queries that are the same for all jobs, by the numbers of tasks of their stages.
     """
 
@@ -54,7 +54,7 @@ class EpochSession:
         return self._built(job, parallelism)
 
     def shared_query(self, parallelism: tuple[int, ...]) -> DataFrame:
-        """The query of the epochs of all jobs that are told by :data:`JOB_KEY`."""
+        """The query of the epochs of all jobs that are distinguished by :data:`JOB_KEY`."""
         if parallelism not in self.shared:
             self.shared[parallelism] = self._built(JobOfQuery(JOB_KEY), parallelism)
         return self.shared[parallelism]

@@ -150,7 +150,7 @@ def check_is_classic(settings: Mapping[str, str], environment: Mapping[str, str]
         environment: the variables of this process.
 
     Raises:
-        ConfigurationError: when something asks for one.
+        ConfigurationError: when something requests one.
     """
     connect_settings = {
         "SPARK_REMOTE": environment.get("SPARK_REMOTE"),
@@ -172,7 +172,7 @@ def check_master(master: str, environment: Mapping[str, str], spark_conf: Path |
         spark_conf: Spark's folder of configuration; a ``spark-env.sh`` there may set more variables.
 
     Raises:
-        ConfigurationError: when it is YARN and nothing says where YARN is; or when the URL has no host and port.
+        ConfigurationError: when it is YARN and no configuration locates YARN; or when the URL has no host and port.
         InfrastructureError: when none of the masters of a standalone cluster can be reached.
     """
     if master == "yarn":

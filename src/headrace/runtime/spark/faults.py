@@ -35,7 +35,7 @@ _DEFECTS: Final = re.compile(
     re.MULTILINE,
 )
 """Errors that no other machine would do better on: a defect of headrace, an executor without it or with another Python,
-a job that somebody has changed."""
+a job that has been changed."""
 
 _CHECKPOINT_FAILED: Final = re.compile(r"^headrace\.common\.errors\.CheckpointFailedError\b", re.MULTILINE)
 
@@ -104,7 +104,7 @@ def not_started(error: Exception) -> JobExecutionError:
 
 
 def _place(error: Exception) -> str:
-    """Return where the program has failed in a task, outside of its functions, whose errors are told otherwise."""
+    """Return where the program has failed in a task, outside of its functions, whose errors are reported otherwise."""
     if _has_crashed(error):
         return ""
     frames = (CallSite(file, int(line), function) for file, line, function in _TRACED.findall(str(error)))
@@ -151,7 +151,7 @@ def _crash(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The part of Spark's message that says what happened; the rest stays with the cause."""
+    """The part of Spark's message about what happened; the rest stays with the cause."""
     text = str(error)
     if _has_crashed(error):
         return _crash(text)

@@ -63,14 +63,14 @@ class SparkRuntime:
     """Executes epochs as Spark queries; implements :class:`headrace.jobmanager.runtime.Runtime`.
 
     Args:
-        handle: the session; it outlives the job, whoever has built it. Queries run in one of their own beside it.
+        handle: the session; it outlives the job. Queries run in one of their own beside it.
     """
 
     _job: ShippedJob
     """The job as tasks get it, from :meth:`start` on."""
 
     _job_file: str | None
-    """The file that the settings of queries tell; None where the job is in the closures of a query of its own."""
+    """The file that the settings of queries name; None where the job is in the closures of a query of its own."""
 
     _files: ShippedFiles
     """Likewise, what is shipped by files."""
@@ -159,10 +159,10 @@ class SparkRuntime:
         return f"Spark, master {context.master}", context.uiWebUrl or ""
 
     def check(self) -> None:
-        """Ask Java whether the context still runs: nobody else says that Java is gone while no query runs.
+        """Check by a call of Java that the context still runs: else an end of Java shows only when a query runs.
 
         Raises:
-            JobExecutionError: when Java has ended, or somebody has stopped the context.
+            JobExecutionError: when Java has ended, or the context was stopped.
         """
         try:
             is_stopped = self._session.sparkContext._jsc.sc().isStopped()
@@ -203,7 +203,7 @@ class SparkRuntime:
             self._files.folder.remove(name)
         if self._payloads is not None:
             shutil.rmtree(self._payloads, ignore_errors=True)
-        with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
+        with contextlib.suppress(*_STOPPED):  # the epoch that fails reports that Spark has ended
             self._session.sparkContext.removeJobTag(self._tag)
             if self._is_undisturbed:  # else tasks of the job may still run
                 EPOCH_SESSIONS.give_back(self._given, self._of_job)
@@ -281,7 +281,7 @@ class SparkRuntime:
         """Write the job again where it is gone, which workers that start from now on would look for.
 
         A job manager that was slow to find itself superseded may have taken the job's file for one of an old run; and
-        temporary folders are swept of files that nobody has read for days, as of workers that have known them for long.
+        temporary folders are swept of files that were not read for days, as of workers that have known them for long.
         """
         if self._big_job is not None:
             name, content = self._big_job

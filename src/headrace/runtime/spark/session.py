@@ -54,7 +54,7 @@ class SessionHandle:
     Attributes:
         session: the session to run epochs in.
         owned: whether headrace started it.
-        warnings: settings of a session that was there before which are not as headrace wants them, and that no job
+        warnings: settings of a session that was there before which differ from headrace's, and that no job
             before has heard of.
         beginning: what is still to be done for it, and has to be done before it is stopped.
     """
@@ -66,7 +66,7 @@ class SessionHandle:
 
     @property
     def default_parallelism(self) -> int:
-        """Return how many tasks the session can run at the same time, as far as it knows now."""
+        """Return how many tasks the session can run at the same time, as far as is known now."""
         return int(self.session.sparkContext.defaultParallelism)
 
     @property
@@ -94,15 +94,15 @@ def acquire_session(
     """The session that is running, else a new one.
 
     A running session is used as it is: nothing of it is changed, and `SessionHandle.stop` does not stop it. A new one
-    gets the settings that headrace wants, under those that the user gave to Spark, under ``settings``.
+    gets headrace's own settings, under those that the user gave to Spark, under ``settings``.
 
     Args:
-        settings: settings of Spark that the user asked for.
+        settings: settings of Spark that the user has given.
         master: the master URL; ``local[*]`` when neither this, nor ``settings``, nor Spark's own configuration has one.
         python: the interpreter of the workers; Spark's own choice when left out.
         uses_class_archive: whether a local session's Java starts from an archive of its classes, and has one made.
         early: a Java that has been started for the session already, if it is this one.
-        starting: is told the master of a session that has to be started, before that takes its seconds.
+        starting: is called with the master of a session that has to be started, before that takes its seconds.
 
     Raises:
         ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, the
@@ -158,7 +158,7 @@ def check_interpreter(session: SparkSession, python: str) -> None:
 
 
 def mismatches(session: SparkSession, requested: Mapping[str, str]) -> tuple[SettingMismatch, ...]:
-    """The differences between a session and what headrace wants, or what the user ``asked`` headrace for."""
+    """The differences between a session and headrace's settings, or those that the user has ``requested``."""
     checked = checked_settings(session.sparkContext.master or "")
     wanted = [setting for setting in checked if setting.key not in requested]
     wanted += [
@@ -183,7 +183,7 @@ def _new_mismatches(session: SparkSession, found: Iterable[SettingMismatch]) -> 
 def _value_in(session: SparkSession, setting: SparkSetting) -> str:
     try:
         return session.conf.get(setting.key) or ""
-    except PySparkException:  # not set, and the session does not know the defaults of Spark's core
+    except PySparkException:  # not set, and the session has no defaults of Spark's core
         return setting.spark_default
 
 
@@ -237,7 +237,7 @@ def _start(start: SessionStart, java: JavaProcess | None, requested: Mapping[str
 
 
 def _connect(java: JavaProcess) -> None:
-    """Have PySpark use a Java; one that it starts itself would tell everybody the settings."""
+    """Have PySpark use a Java; one that it starts itself would show everybody the settings."""
     with _environment(java.wait()):
         SparkContext._ensure_initialized()
     assert SparkContext._gateway is not None
@@ -247,14 +247,14 @@ def _connect(java: JavaProcess) -> None:
 def _given_to_spark(environment: Mapping[str, str]) -> dict[str, str]:
     """The settings that the user gave to Spark itself rather than to headrace."""
     if GATEWAY_PORT in environment:
-        SparkContext._ensure_initialized()  # connects to the JVM, which knows what spark-submit was told
+        SparkContext._ensure_initialized()  # connects to the JVM, which has the arguments of spark-submit
         return dict(SparkConf().getAll())
     return given_to_spark(environment)
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables for a while; the user's own sessions do not see them."""
+    """Sets environment variables for a while; the user's own sessions do not get them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

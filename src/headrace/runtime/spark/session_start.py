@@ -99,7 +99,7 @@ def settings_by_file(settings: Mapping[str, str], environment: Mapping[str, str]
     """Settings in a file that Java reads when it is started meanwhile.
 
     Args:
-        settings: what Java is to be told; wins over the user's own file.
+        settings: the settings for Java; they win over the user's own file.
         environment: that of this process.
 
     Yields:
@@ -136,7 +136,7 @@ class SessionRequest:
     """All that decides how a session is started; equal ones are started alike.
 
     Attributes:
-        settings: settings of Spark that the user asked headrace for.
+        settings: settings of Spark that the user gave to headrace.
         master: the master URL, if any.
         uses_class_archive: whether a local session's Java starts from an archive of its classes, and has one made.
         environment: the variables of this process.
@@ -161,7 +161,7 @@ class SessionRequest:
         return SessionRequest(dict(settings), configuration.get(options.SPARK_MASTER), archive)
 
     def master_url(self) -> str:
-        """The master that such a session has, where no Java of ``spark-submit`` knows of another one."""
+        """The master that such a session has, where no Java of ``spark-submit`` has another one."""
         return master_of(self.settings, self.master, given_to_spark(self.environment))
 
 
@@ -171,7 +171,7 @@ class SessionStart:
 
     Attributes:
         settings: all of its settings.
-        variables: environment variables for PySpark and Java, which the user's own sessions do not see.
+        variables: environment variables for PySpark and Java, which the user's own sessions do not get.
         archive: the class archive to make later, where there is none yet.
     """
 
@@ -184,7 +184,7 @@ def prepare(request: SessionRequest, given: Mapping[str, str]) -> SessionStart:
     """Work out what a session is started with.
 
     Args:
-        request: what is asked for.
+        request: the requested session.
         given: the settings that the user gave to Spark itself rather than to headrace.
 
     Raises:
@@ -309,7 +309,7 @@ class StderrRelay:
         self._thread.join(_SECONDS)
 
     def close(self) -> None:
-        """Pass nothing on any more; the stream is still read, so that whoever writes to it need not wait."""
+        """Pass nothing on any more; the stream is still read, so that its writer need not wait."""
         atexit.unregister(self.close)
         with self._lock:
             self._is_over = True
@@ -323,7 +323,7 @@ class StderrRelay:
 
 
 _CONNECTION_FILE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
-"""Names the file in which Java says how to reach it."""
+"""Names the file in which Java writes how to reach it."""
 
 _DECIDES_ITSELF: Final = ("pyspark", options.RUNTIME.key)
 
@@ -387,7 +387,7 @@ class JavaProcess:
             while not self._connection.exists():
                 if (code := self.process.poll()) is not None:
                     if self._relay is not None:
-                        self._relay.join()  # what it said comes first
+                        self._relay.join()  # its output comes first
                     raise JobExecutionError(
                         f"Java ended with code {code} before Spark was up; what it said is above. If it said nothing, "
                         "see `headrace doctor`"
@@ -411,13 +411,13 @@ class JavaProcess:
 def _locale(environment: Mapping[str, str]) -> dict[str, str]:
     """In the C locale Java has no names for files outside ASCII, and Spark does not start in a folder with such a path.
 
-    Python sees to the other variables of that locale for itself and its children, but for this one.
+    Python sets the other variables of that locale for itself and its children, but for this one.
     """
     return {"LC_ALL": "C.UTF-8"} if environment.get("LC_ALL") in {"C", "POSIX"} else {}
 
 
 class EarlyJava:
-    """A Java that starts while the program is still being imported, for the session that it will probably want.
+    """A Java that starts while the program is still being imported, for the session that it will probably need.
 
     Args:
         request: that session.
@@ -439,7 +439,7 @@ class EarlyJava:
         try:
             text = script.read_text(errors="replace")
             request = SessionRequest.of(configuration)
-        except (OSError, ConfigurationError):  # told when the program runs
+        except (OSError, ConfigurationError):  # reported when the program runs
             return None
         return None if any(word in text for word in _DECIDES_ITSELF) else EarlyJava(request)
 
@@ -457,7 +457,7 @@ class EarlyJava:
         """The process, once, and what it was started with.
 
         Returns:
-            None where another session is wanted, and where it did not come up: who starts one then is told why.
+            None where another session is wanted, and where it did not start: another start gives the reason.
         """
         if request != self._request:
             self.discard()
@@ -468,7 +468,7 @@ class EarlyJava:
         return found if is_wanted else None
 
     def discard(self) -> None:
-        """End the process, unless somebody has taken it."""
+        """End the process, unless it has been taken."""
         with self._lock:
             if not self._is_wanted:
                 return
@@ -486,5 +486,5 @@ class EarlyJava:
                     return None
                 self._process = JavaProcess(start, environment)
             return start, self._process
-        except (OSError, HeadraceError):  # whoever wants a session starts it anew, and is told
+        except (OSError, HeadraceError):  # the next session is started anew, and gives the error
             return None

@@ -39,7 +39,7 @@ class SparkSetting:
         key: the name of the setting.
         value: what headrace sets it to.
         why: what happens otherwise.
-        spark_default: what Spark takes when nothing is set; needed where a session does not tell.
+        spark_default: what Spark takes when nothing is set; needed where a session does not show it.
         upper_bound: whether smaller values do as well; ``value`` is a count or a duration then.
         any_value: whether every value does as well, as long as there is one.
     """
@@ -201,10 +201,10 @@ def settings_of_own_session(
     """All settings of a session that headrace starts itself.
 
     Args:
-        settings: what the user asked headrace for; wins.
-        master: the user's master URL, if any; ``local[*]`` when nobody names one.
-        given_to_spark: what the user told Spark itself (``spark-submit --conf``, ``spark-defaults.conf``); wins over
-            headrace's own wishes.
+        settings: the user's settings for headrace; they win.
+        master: the user's master URL, if any; ``local[*]`` by default.
+        given_to_spark: the user's settings for Spark itself (``spark-submit --conf``, ``spark-defaults.conf``); they
+            win over headrace's own settings.
 
     Raises:
         ConfigurationError: when a key is not one of Spark's, or the master is given twice and differently.
@@ -294,7 +294,7 @@ wrong, or two that have changed places. Other keys belong to others."""
 
 
 def warn_of_misspelled(context: SparkContext, keys: Iterable[str]) -> None:
-    """Warn of each key that Spark does not know and that is nearly one that it does.
+    """Warn of each key that is no option of Spark and nearly one.
 
     Args:
         context: a context that has started, so that its classes have declared their settings.
@@ -319,7 +319,7 @@ def nearest(key: str, known: Collection[str]) -> str | None:
 
 
 def _unknown(context: SparkContext, keys: list[str]) -> tuple[list[str], set[str]]:
-    """Return the options that Spark does not know; where there are any, all that it knows as well."""
+    """Return the options that are not Spark's; where there are any, all of Spark's as well."""
     if not keys:
         return [], set()
     assert context._jvm is not None

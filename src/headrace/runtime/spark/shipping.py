@@ -4,8 +4,8 @@ Spark sends a query's settings along with every task, and a literal of the plan 
 task, and grows with their number, would then reach each of them whole. So when it is not small it lies in a file beside
 the state, which driver and executors share anyway, and a task reads its own part.
 
-Whoever can write there could have a task unpickle what it likes. So nothing is unpickled before its digest was found to
-be the one that Spark has delivered: in the closure for a job, in the query's settings for parts.
+Another user who can write there could have a task unpickle anything. So nothing is unpickled before its digest was
+found to be the one that Spark has delivered: in the closure for a job, in the query's settings for parts.
 """
 
 import base64
@@ -49,7 +49,7 @@ class Parts:
     Attributes:
         here: the same for all, where that is small enough; then there is no file.
         name: the file.
-        key: of the digests in it; whoever does not know it cannot change a part unnoticed.
+        key: of the digests in it; without it no part can be changed unnoticed.
     """
 
     here: bytes = b""
@@ -104,7 +104,7 @@ class ShippedFiles:
         folder.make()
 
     def write_job(self, content: bytes) -> str:
-        """Write a job, under a name that tells its content."""
+        """Write a job, under a name that is a digest of its content."""
         name = _name_of_job(content)
         self.folder.write(name, (content,))
         return name
@@ -122,7 +122,7 @@ class ShippedFiles:
         return Parts(name=name, key=key)
 
     def forget(self, parts: Parts) -> None:
-        """Nobody reads them any more."""
+        """Delete them: they are not read any more."""
         if parts.name:
             try:
                 self.folder.remove(parts.name)
@@ -145,7 +145,7 @@ def read_job(folder: Folder, name: str) -> bytes:
     """The content of a job's file.
 
     Raises:
-        JobExecutionError: when it is not what its name says.
+        JobExecutionError: when its content differs from the digest in its name.
     """
     content = folder.read(name)
     if name != _name_of_job(content):
@@ -172,11 +172,11 @@ _REFERENCE: Final = struct.Struct("<qqqqI")
 """Stage and partition that wrote the file, where the payload begins, its size, and the checksum of its content."""
 
 _ALIGNMENT: Final = 64
-"""Of payloads, as Arrow wants its buffers."""
+"""The alignment of payloads, which Arrow needs for its buffers."""
 
 
 def make_folder(parent: str) -> str:
-    """A new folder for the files of one job, which nobody but this user may read."""
+    """A new folder for the files of one job, which only this user may read."""
     return tempfile.mkdtemp(prefix="headrace-payloads-", dir=parent)
 
 

@@ -67,10 +67,10 @@ class ShippedJob:
     What reaches the storage is always in the closure: secrets need not lie in a file.
 
     Args:
-        digest: tells the job from all others.
+        digest: identifies the job.
         storage: where its state is, and what is shipped to its tasks.
         storage_options: how its sources and sinks reach object stores.
-        content: all else that is told of the job, pickled, or the name of the shipped file in which it lies.
+        content: the rest of the job, pickled, or the name of the shipped file in which it lies.
         payloads: the folder through which tasks hand large payloads to each other; None where these go by Spark.
 
     Attributes:
@@ -93,7 +93,7 @@ class ShippedJob:
 
     @property
     def has_options(self) -> bool:
-        """Return whether it says how object stores are reached, which may be secret."""
+        """Return whether it holds settings of object stores, which may be secret."""
         return are_said(self._storage_options)
 
     def here(self) -> ShippedJob:
@@ -101,7 +101,7 @@ class ShippedJob:
         return self
 
     def enter(self) -> SerializedJob:
-        """Make this process know the job's modules and files, so that its functions can be unpickled."""
+        """Add the job's modules and files to this process, so that its functions can be unpickled."""
         runner = _runners.get(self._digest)
         blob = self._load() if runner is None else runner.blob
         enter(blob.dependencies, SparkFiles.get)
@@ -135,9 +135,9 @@ class ShippedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobOfQuery:
-    """The job that a query is run for, as its settings tell: so the same query serves many jobs.
+    """The job that a query is run for, by its settings: so the same query serves many jobs.
 
-    The setting tells the file alone. Spark writes settings to its event log, and a job may have secrets.
+    The setting names the file alone. Spark writes settings to its event log, and a job may have secrets.
 
     Attributes:
         key: the setting.
@@ -188,8 +188,8 @@ def source_stage(
 
     Args:
         given: the job.
-        times: is told where the time of the task goes.
-        context_key: the Spark setting that tells where the context is. Settings reach a task as its local properties,
+        times: is called with the times of the task.
+        context_key: the Spark setting with the place of the context. Settings reach a task as its local properties,
             as they were when its query was started; also when the task is run again.
         batches: the subtasks.
     """
@@ -210,7 +210,7 @@ def later_stage(
 
     Args:
         given: the job.
-        times: is told where the time of the task goes.
+        times: is called with the times of the task.
         stage: the stage.
         batches: the envelopes.
     """

@@ -60,7 +60,7 @@ def daemon_settings(theirs: Mapping[str, str]) -> dict[str, str]:
         theirs: the user's settings.
 
     Returns:
-        Nothing where they say otherwise, or a new interpreter would not find headrace, or forking a process that has
+        Nothing where they set another one, or a new interpreter would not find headrace, or forking a process that has
         imported this much is not safe (macOS).
     """
     if sys.platform != "linux" or not _EXCLUDING.isdisjoint(theirs) or not is_found_by_new_interpreters():
@@ -129,7 +129,7 @@ def without_archives(path: Sequence[str], spark_home: Path) -> list[str]:
 
 
 def _look_only_in(path: Sequence[str]) -> None:
-    """Forget entries of the path, with what the importer knows of them."""
+    """Forget entries of the path, with the importer's caches of them."""
     left_out = tuple(entry for entry in sys.path if entry not in path)
     sys.path[:] = path
     for known in [known for known in sys.path_importer_cache if known.startswith(left_out)]:
@@ -173,7 +173,7 @@ def main() -> None:
 
 
 def _without_broken_pipes(run: Callable[P, R]) -> Callable[P, R]:
-    """The same function, but the process ends quietly where Java is not there any more to be told anything."""
+    """The same function, but the process ends quietly where Java has gone."""
 
     def run_quietly(*args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -41,7 +41,7 @@ class WorkDone:
         return self.value
 
     def to_bytes(self) -> bytes:
-        """The outcome for another process; the error tells where it was raised."""
+        """The outcome for another process; the error has the place where it was raised."""
         if self.error is None:
             return pickle.dumps(self, protocol=5)
         error = self.error if _is_portable(self.error) else _raised(self.error)

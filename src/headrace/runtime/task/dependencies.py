@@ -134,7 +134,7 @@ def _look_in(entries: tuple[str, ...]) -> None:
 
 def _cached_in(bundle: Path) -> dict[str, Path]:
     for path in (bundle / EXECUTABLE).glob("*"):
-        if not os.access(path, os.X_OK):  # neither zip files nor all that unpacks them know of it
+        if not os.access(path, os.X_OK):  # neither zip files nor all that unpacks them keep it
             path.chmod(path.stat().st_mode | 0o555)
     return {path.name: path for kind in (EXECUTABLE, PLAIN) for path in (bundle / kind).glob("*")}
 

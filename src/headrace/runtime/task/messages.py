@@ -1,6 +1,6 @@
 """The messages between the driver and the tasks: the job, each epoch, and the reports of tasks, failures included.
 
-A user function that failed fails again when the task is run again, so Spark must not be asked to try: it is reported.
+A user function that failed fails again when the task is run again, so Spark must not try again: it is reported.
 What a machine may do better next time (a read error, a lost file, a lost envelope) is raised.
 """
 
@@ -130,7 +130,7 @@ _NOT_BEGUN: Final = OperatorProgress()
 
 @dataclass(frozen=True, slots=True)
 class EpochContext:
-    """Everything that is fixed before an epoch runs; a task that runs again sees the same.
+    """Everything that is fixed before an epoch runs; a task that runs again gets the same.
 
     Attributes:
         job_id: the job's id.
@@ -157,7 +157,7 @@ class EpochContext:
     goes_on_from: int | None = None
 
     def for_sources(self) -> list[EpochContext]:
-        """For each task of stage 0, only what it needs: what it reads, its state, and what it tells later tasks."""
+        """For each task of stage 0, only what it needs: what it reads, its state, and what it passes to later tasks."""
         handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.assignments]
         for (stage, partition), start in self.partitions.items():
             handed_on[hands_on(partition, len(self.assignments))][stage, partition] = start
@@ -168,7 +168,7 @@ class EpochContext:
 
 
 def hands_on(partition: int, sources: int) -> int:
-    """Return which of the ``sources`` tasks of stage 0 tells a later task what it starts from, in fair shares."""
+    """Return which of the ``sources`` tasks of stage 0 sends a later task its start, in fair shares."""
     return partition % sources
 
 
@@ -179,7 +179,7 @@ class ChannelReport:
     Attributes:
         operator: uid of the operator.
         channel: the split.
-        watermark: what it has reached, as far as the piece alone tells.
+        watermark: what it has reached, by the piece alone.
         saw_records: whether any record reached it.
         generator: the memory of its generator, if it has one.
         event_time: the timestamp of the last record that reached it, in milliseconds; None where there was none.
@@ -223,7 +223,7 @@ class TaskReport:
         traffic: what went through the operator, where anything has.
         metrics: those of the user's functions.
         held: why an operator holds the epoch's output back, where one does.
-        error: why the epoch cannot be finished, told to the user; the task itself has not failed.
+        error: why the epoch cannot be finished, for the user; the task itself has not failed.
         times: where its time went; the runtime adds that in the driver, as it is another in each attempt.
     """
 
@@ -257,7 +257,7 @@ REPORTED = (
     errors.StateCorruptedError,
     errors.UnsupportedOperationError,
     ArithmeticError,
-    SystemExit,  # of user code that is called where no operator can tell: a __reduce__, say
+    SystemExit,  # of user code that is called outside of operators: a __reduce__, say
 )
 """Errors that running the task again cannot repair."""
 
@@ -275,7 +275,7 @@ class TaskFailure:
         error: name of the class in :mod:`headrace.common.errors`.
         message: what was wrong, where, and what to do.
         details: the traceback inside the task.
-        program: the part of it that is the program's own, when that says more than the message.
+        program: the part of it that is the program's own, when that has more than the message.
         origin: what failed, where that is known, with the process of the task.
     """
 
@@ -291,7 +291,7 @@ class TaskFailure:
 
         Args:
             error: what was raised.
-            state: where the state files are, which errors know by their names only.
+            state: where the state files are, of which errors have the names only.
         """
         kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
         details = "".join(traceback.format_exception(error))

@@ -52,8 +52,8 @@ class ChainNode:
     """A source or an operator of a chain.
 
     Attributes:
-        planned: what the plan says of it.
-        context: what it knows for its whole life.
+        planned: the operator in the plan.
+        context: the context for its whole life.
         output: takes what it emits.
         senders: those of its edges that lead to other tasks.
         bytes_received: what came by other edges from other tasks in the epoch.
@@ -93,7 +93,7 @@ class ChainedSource(ChainNode):
     _reader: SourceReader | None = None
 
     def reader(self) -> SourceReader:
-        """The reader, which is opened when it is first asked for."""
+        """The reader, which is opened at its first use."""
         if self._reader is None:
             spec = self.planned.node.spec
             assert isinstance(spec, SourceSpec)
@@ -227,7 +227,7 @@ class OperatorChain:
     def open(self) -> None:
         """Open the operators, unless they are open; when one fails, those before it are there to be closed.
 
-        What windows hold that an operator cannot go on with is dropped where that was asked for.
+        What windows hold that an operator cannot go on with is dropped where that was requested.
         """
         for member in () if self._is_open else self.members.values():
             context = member.context
@@ -296,7 +296,7 @@ class OperatorChain:
         return envelopes
 
     def seal_summaries(self) -> None:
-        """All channels have ended: what receivers have to know of them goes into the outbox."""
+        """All channels have ended: what receivers need of them goes into the outbox."""
         self._outbox.extend(self._summaries.seal())
 
     def report(
@@ -306,7 +306,7 @@ class OperatorChain:
         channels: tuple[ChannelReport, ...] = (),
         progress: Mapping[str, OperatorProgress] | None = None,
     ) -> TaskReport:
-        """Write the state, and say what was done.
+        """Write the state, and return the report.
 
         Args:
             context: the epoch.
@@ -468,7 +468,7 @@ def task_parameters(
 def operator_context(
     plan: JobPlan, planned: PlannedOperator, partition: int, of_task: TaskStates | None
 ) -> OperatorContext:
-    """Return what an operator knows for its whole life.
+    """Return the context of an operator for its whole life.
 
     Args:
         plan: the job.
@@ -575,7 +575,7 @@ class ChainCache:
             self.drop(chain)
 
     def close(self) -> None:
-        """Close them all; nobody waits for them any more."""
+        """Close them all, since they are not needed any more."""
         chains, self._chains = self._chains, {}
         for chain, _ in chains.values():
             chain.drop()

@@ -109,7 +109,7 @@ class WatermarkValve:
         return source in self._reached
 
     def advance(self, source: int, watermark: int) -> None:
-        """One input has reached ``watermark``; an idle one has no say."""
+        """One input has reached ``watermark``; an idle one does not count."""
         self._reach(source, watermark)
         self.watermark = max(min(self._reached.values()), self.watermark)
         before = self._clock.switch(self._uid)
@@ -142,7 +142,7 @@ class WatermarkValve:
     def _limit(self, sources: Collection[int]) -> int | None:
         """The watermark that all inputs but these have reached; these come on their own, so it stays as it is."""
         if self._reached.keys().isdisjoint(sources):
-            # What an idle input still has to say moves nothing.
+            # A watermark of an idle input moves nothing.
             return self.watermark
         return min((reached for source, reached in self._reached.items() if source not in sources), default=None)
 
@@ -170,8 +170,8 @@ class ChainingOutput:
     Attributes:
         valve: that of the next operator.
         edge: the edge between the two.
-        context: the operator whose key function is called when the edge wants keys.
-        divert: takes records while they have to wait for others before the operator sees them.
+        context: the operator whose key function is called when the edge needs keys.
+        divert: takes records while they have to wait for others before the operator gets them.
     """
 
     valve: WatermarkValve

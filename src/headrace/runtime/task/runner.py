@@ -108,11 +108,11 @@ gc_relaxed: Final = _Threshold().raised
 
 
 _MANY: Final = 4096
-"""Fewer times are written sooner than numpy has said that one stands for all."""
+"""Fewer times are written faster than numpy finds that one stands for all."""
 
 
 def _records(source: ChainedSource, read: Any) -> Iterator[SourceRecords]:
-    """Return what the reader gives; what it raises is told of the source, as a generator may be the user's."""
+    """Return what the reader gives; its errors name the source, as a generator may be the user's."""
     reading: Iterator[SourceRecords] | None = None
     while True:
         try:
@@ -194,7 +194,7 @@ class _SourcePath:
                 sender.begin_channel(assignment.channel, assignment.piece, chained.output.watermark, epoch)
 
     def end(self, assignment: SplitAssignment) -> Iterator[ChannelReport]:
-        """The piece is over: close the channels and say how far it came."""
+        """The piece is over: close the channels and return how far it came."""
         idle: set[int] = set()  # the operators that make watermarks; others when all are that they read from
         for node, member in self._members.items():
             if member.timestamps is not None:
@@ -271,7 +271,7 @@ class StageTask:
         self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
-        """Write the state and say what was done."""
+        """Write the state and return the report."""
         progress: dict[str, OperatorProgress] = {}
         for member in self._chain.members.values():
             generator = None if member.timestamps is None else member.timestamps.generator_state()
@@ -301,8 +301,8 @@ class StageTask:
     def _inputs(self, node: int, member: ChainedOperator, reached: int) -> dict[int, int]:
         """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle.
 
-        A chained producer of lower parallelism is not in every task; where it is missing it has no say. The operator is
-        finished when all inputs are, and idle when nothing but idle and finished inputs is left.
+        A chained producer of lower parallelism is not in every task; where it is missing it does not count. The
+        operator is finished when all inputs are, and idle when nothing but idle and finished inputs is left.
         """
         inputs: dict[int, int] = {}
         active: dict[int, int] = {}
@@ -394,9 +394,9 @@ class TaskRunner:
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, EnvelopeKind.CONTEXT, payload)
 
     def _results(self, attempt: "_Attempt") -> Iterator[Envelope]:
-        """The report, to the driver; and of a failure every later task is told, before any record."""
+        """The report to the driver; a failure is also sent to every later task, before any record."""
         report = attempt.report
-        if report is None:  # Spark has made a partition that nobody addressed
+        if report is None:  # Spark has made a partition without envelopes
             return
         if report.error is not None:
             for later in range(report.stage + 1, len(self._parallelism)):
@@ -419,7 +419,7 @@ class _Attempt:
 
     Attributes:
         context: the epoch; None before it is opened.
-        report: what the driver is to be told; None until then.
+        report: the report to the driver; None until then.
     """
 
     def __init__(self, chains: ChainCache, state: Folder, stage: int) -> None:
@@ -440,14 +440,14 @@ class _Attempt:
         return self._chain
 
     def complete(self, report: TaskReport) -> None:
-        """All went well: the chain goes back, and the driver is told ``report``."""
+        """All went well: the chain goes back, and the driver receives ``report``."""
         assert self.context is not None, "open() comes first"
         assert self._chain is not None, "open() comes first"
         self._chains.put_back(self._chain, self.context)
         self._chain, self.report = None, report
 
     def give_up(self) -> None:
-        """Another task has failed, which is what the driver will hear of."""
+        """Another task has failed, and the driver receives that failure."""
         self._drop()
         self.report = TaskReport(stage=self._stage, partition=self._partition)
 

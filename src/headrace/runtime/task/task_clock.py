@@ -45,7 +45,7 @@ class TaskTimes:
 
 
 def ignore(times: TaskTimes) -> None:
-    """For whom nobody wants to know."""
+    """Do nothing, where the times are not needed."""
 
 
 class TaskClock:
@@ -83,7 +83,7 @@ class TaskClock:
             yield item
 
     def sent(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items; the time until the next one is asked for is that of waiting for who takes them."""
+        """The same items; the time until the next one is requested is that of waiting for their receiver."""
         for item in items:
             before = self.switch(_OUTPUT)
             yield item

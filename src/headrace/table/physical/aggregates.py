@@ -30,10 +30,10 @@ class GroupAggregate(PhysicalNode):
     """Aggregates of the rows of each group, updated with every row.
 
     Attributes:
-        ttl: the time to live of unused state that a hint says; None for that of the session.
+        ttl: the time to live of unused state in a hint; None for that of the session.
         level: ``PARTIAL`` or ``FINAL`` where distinct values are aggregated in two levels; empty elsewhere.
         in_one_phase: whether plans of batch mode show no partial results.
-        has_few_groups: whether statistics say that one task can have all groups.
+        has_few_groups: whether, by statistics, one task can have all groups.
     """
 
     name: ClassVar[str] = "GroupAggregate"

@@ -206,7 +206,7 @@ class Calc(PhysicalNode):
     def splits_updates(self, wanted: UpdateKind) -> bool:
         """Return whether its condition may keep the row before an update and drop the one after it.
 
-        A consumer that gets no ``UPDATE_BEFORE`` would then never see that the row is gone.
+        A consumer that gets no ``UPDATE_BEFORE`` would then keep the row that is gone.
         """
         if self.condition is None or wanted is not UpdateKind.ONLY_AFTER:
             return False

@@ -65,7 +65,7 @@ _COMPARISON, _PATTERN = 0.5, 8.0
 """The costs of comparing a value, and of looking whether a text fits a pattern."""
 _PATTERNS: Final = frozenset(("LIKE", "SIMILAR TO", "REGEXP"))
 _LARGEST: Final = 256 << 20
-"""The estimated bytes of a build side, where the program does not say how many may be broadcast."""
+"""The estimated bytes of a build side, where the program does not set how many may be broadcast."""
 _FILTERS: Final = 0.5
 """A filter is worth its cost where it keeps at most so many rows."""
 _SHUFFLING_HINTS: Final = ("SHUFFLE_HASH", "SHUFFLE_MERGE")

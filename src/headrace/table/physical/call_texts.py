@@ -1,6 +1,6 @@
 """Aggregate calls in plans: of one phase, and of two, a local aggregate in each sender and a global one.
 
-Senders pre-aggregate rows where the planner of the stream graph finds it useful; plans say so where Flink's do.
+Senders pre-aggregate rows where the planner of the stream graph finds it useful; plans show that where Flink's do.
 """
 
 from __future__ import annotations

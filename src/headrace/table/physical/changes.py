@@ -180,7 +180,7 @@ def _materializes(root: Sink, given: Modify, settings: Configuration) -> bool:
 
 
 def _check_watermarks(query: Relation, conflict: str) -> None:
-    """Refuse sources without watermarks, which are needed to know the first row of a key."""
+    """Refuse sources without watermarks, which are needed to find the first row of a key."""
     missing = [".".join(scan.path) for scan in _without_watermarks(query)]
     if missing:
         raise SinkConflictError(

@@ -51,7 +51,7 @@ class ConversionContext:
         is_shown: whether the plan is shown, and not executed.
         rules: conversion rules in place of the usual ones.
         sources: the sources of tables, by scan: equal scans have the same one.
-        statistics: what is known of tables, of which statements ask again and again.
+        statistics: what is known of tables, which statements need again and again.
         estimates: estimates by which joins of batch mode are executed; None where plans are shown, or nothing is known.
     """
 
@@ -398,7 +398,7 @@ class _ConditionTranslator:
         return self._comparison(scalar) if scalar.function in FLIPPED else None
 
     def _comparison(self, call: Call) -> Condition | None:
-        """A comparison of a column and a constant. What is unequal may be NaN, of which statistics do not tell."""
+        """A comparison of a column and a constant. What is unequal may be NaN, which statistics do not count."""
         left, right = call.operands
         if {type(left), type(right)} != {InputRef, Literal}:
             return None

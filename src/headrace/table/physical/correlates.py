@@ -244,7 +244,7 @@ def _of_one_row(collection: Scalar, columns: Schema, *, with_ordinality: bool = 
 
 @dataclass(frozen=True)
 class Replicate(PhysicalNode):
-    """Each row as many times as its first column says."""
+    """Each row as many times as its first column requires."""
 
     name: ClassVar[str] = "Correlate"
     input: PhysicalNode

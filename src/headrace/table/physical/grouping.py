@@ -1,6 +1,6 @@
 """Plans of GROUP BY: by columns, by windows, and by grouping sets, for which rows are expanded.
 
-Aggregates of all rows of a table are not computed where files tell them. Plans show some calls by simpler ones with an
+Aggregates of all rows of a table are not computed where files have them. Plans show some calls by simpler ones with an
 expression above, as Flink's do: deviations, and averages beside sums. What is computed are the calls as written.
 """
 
@@ -103,7 +103,7 @@ def _grouped(
     calls: tuple[AggregateCall, ...],
     names: tuple[str, ...],
 ) -> PhysicalNode:
-    """The node that aggregates: by windows where the rows have some, in two levels if the session says so."""
+    """The node that aggregates: by windows where the rows have some, in two levels if the session is configured so."""
     settings, is_streaming = context.settings, not context.is_batch
     is_whole = settings.get(AGG_PHASES) == "ONE_PHASE"
     arranged = in_one_phase if is_whole else in_two_phases
@@ -346,7 +346,7 @@ def _with_grouping_sets(
         aggregate: the aggregate.
         source: its input.
         make: makes the node that aggregates.
-        kind: the type by which conditions know the number of a grouping set.
+        kind: the type of the number of a grouping set in conditions.
     """
     group, width = aggregate.group, len(source.schema)
     # Arguments that are also grouping columns are copied, since expansion sets grouping columns to null.

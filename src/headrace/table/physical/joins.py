@@ -254,7 +254,7 @@ class HashJoin(AnyJoin):
         builds_left: whether the left input is the build side in Flink's plan.
         is_of_one_row: whether the build side has one row at most.
         is_hinted: whether a hint requires it.
-        has_smaller_left: whether statistics say that the left input has fewer rows.
+        has_smaller_left: whether, by statistics, the left input has fewer rows.
     """
 
     name: ClassVar[str] = "HashJoin"
@@ -312,7 +312,7 @@ def bounded_join(
         left: its left input.
         right: its right input.
         threshold: the bytes of an input that plans show as broadcast, at most; None for Flink's default.
-        has_smaller_left: whether statistics say that the left input has fewer rows.
+        has_smaller_left: whether, by statistics, the left input has fewer rows.
     """
     keys = JoinKeys.of(join.condition, len(left.schema))
     hint, side = next(iter(join.sides_of_hints), (None, None))
@@ -359,7 +359,7 @@ def _builds_left(kind: JoinType, left: PhysicalNode, right: PhysicalNode) -> boo
 
 
 _LARGEST_BROADCAST: Final = 1 << 20
-"""The bytes of an input that Flink sends to all tasks, at most, unless the program says otherwise."""
+"""The bytes of an input that Flink sends to all tasks, at most, unless the program sets another limit."""
 
 
 def regular_join(join: LogicalJoin, left: PhysicalNode, right: PhysicalNode) -> PhysicalNode:

@@ -1,4 +1,4 @@
-"""Mini-batches in plans: aggregates of two phases, and the nodes that say where mini-batches begin."""
+"""Mini-batches in plans: aggregates of two phases, and the nodes that mark where mini-batches begin."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def with_mini_batches(root: PhysicalNode, settings: Configuration) -> PhysicalNo
     """The plan with mini-batches, if they are enabled.
 
     Raises:
-        PlanningError: when they are, and nothing says how long they take, or how many rows they have.
+        PlanningError: when they are, and neither their interval nor their size is set.
     """
     if not settings.get(MINI_BATCH):
         return root

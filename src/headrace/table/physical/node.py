@@ -116,7 +116,7 @@ class PhysicalNode(LogicalNode):
 
 @dataclass(frozen=True)
 class PassingNode(PhysicalNode):
-    """A node with the columns and keys of its only input. It translates to nothing unless it says otherwise."""
+    """A node with the columns and keys of its only input. It translates to nothing unless a subclass overrides that."""
 
     input: PhysicalNode
 

@@ -1,4 +1,4 @@
-"""Translation of physical nodes to the stream graph, which knows nothing of SQL."""
+"""Translation of physical nodes to the stream graph, which is independent of SQL."""
 
 from __future__ import annotations
 

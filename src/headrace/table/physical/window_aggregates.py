@@ -384,7 +384,7 @@ class GlobalWindowAggregate(WindowAggregate):
 
 
 def counted(calls: Sequence[AggregateCall], window: WindowingStrategy, *, retracts: bool) -> Sequence[AggregateCall]:
-    """The calls, with a count of rows where the global aggregate has to know whether a window has any left."""
+    """The calls, with a count of rows where the global aggregate has to find out whether a window has any left."""
     is_counted = any(call == _COUNT for call in (replace(each, name=None) for each in calls))
     return calls if is_counted or not (retracts or window.kind is WindowKind.HOP) else (*calls, _COUNT)
 

@@ -1,4 +1,4 @@
-"""Windows of rows: their kinds and sizes, the columns that say which window a row is in, and window table functions."""
+"""Windows of rows: their kinds and sizes, the columns that identify the window of a row, and window table functions."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class _JoinSet:
         return starts
 
     def with_derived_conditions(self) -> _JoinSet:
-        """The relations filtered by what alternatives say of each: ``(a = 1 AND b = 2) OR (a = 3 AND b = 4)``."""
+        """The relations, each filtered by its part of alternatives: ``(a = 1 AND b = 2) OR (a = 3 AND b = 4)``."""
         starts, relations = self.starts, list(self.relations)
         for number, (relation, start) in enumerate(zip(self.relations, starts, strict=True)):
             own = range(start, start + len(relation.schema))

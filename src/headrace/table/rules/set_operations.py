@@ -30,7 +30,7 @@ _COUNT: Final = bigint().not_null()
 
 @dataclass(frozen=True)
 class ReplicateRows(Relation):
-    """Each row as many times as its first column says, without that column."""
+    """Each row as many times as its first column requires, without that column."""
 
     input: Relation
 

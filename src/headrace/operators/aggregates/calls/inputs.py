@@ -31,7 +31,7 @@ class Filtered(DerivedColumn):
 class FirstOfValue(DerivedColumn):
     """A column, null where the filter is not true, and where the group of the record has had the value.
 
-    What groups have had is state of the operator, which sees to it; here are all values that may be the first ones.
+    What groups have had is state of the operator, which maintains it; here are all values that may be the first ones.
 
     Attributes:
         column: its position.

@@ -35,7 +35,7 @@ _LIMIT: Final = divmod(10**38, 1 << 64)
 
 @dataclass(frozen=True, slots=True)
 class WrappingSum(IntegerTotal, ColumnAggregator):
-    """The sum of integers modulo 2**64; 0 for no values, which a separate count tells from a sum of 0."""
+    """The sum of integers modulo 2**64; 0 for no values, which a separate count distinguishes from a sum of 0."""
 
     stored_name: ClassVar[str] = "WrappingSum"
 

@@ -218,7 +218,7 @@ class RowsBefore:
         behind = np.append(segments.starts[1:], segments.total)[segments.ids] - np.arange(segments.total)
         kept = behind <= self._functions.reach
         if frame.low is not None:
-            kept |= behind == 1  # it says which rows are late
+            kept |= behind == 1  # it marks the rows that are late
             last = whole.times[np.append(segments.starts[1:], segments.total) - 1][segments.ids]
             kept |= behind <= -frame.low if frame.is_rows else whole.times >= last + frame.low
         places = np.flatnonzero(kept)
@@ -279,7 +279,7 @@ class EventTimeOverOperator(EventTimeOperator):
             if (times != due.times).any():
                 due = replace(due, times=times).take(in_order(segments.ids, times, due.arrivals))
         everything = np.ones(len(due), np.bool_)
-        # The functions see rows in the order of time.
+        # The functions read rows in the order of time.
         rows = _RowsOfKeys(due.rows, due.times, self._numbers.next(len(due)), segments, everything)
         self.emit(self._output_type, due, self._before.over(keys, rows), self._order(due, segments))
 

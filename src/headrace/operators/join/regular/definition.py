@@ -14,7 +14,7 @@ from headrace.common.arrays import gather
 from headrace.common.batch import Batch, Kinds
 from headrace.common.columns import schema_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.results import NOBODY, JoinType
+from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.stateless import computed, user_code_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class JoinDefinition:
         """The rows to emit.
 
         Args:
-            lefts: the row of the left input in each; ``NOBODY`` for a missing partner.
+            lefts: the row of the left input in each; ``NO_MATCH`` for a missing partner.
             rights: the row of the right input.
             sides: the rows of both inputs.
             times: the timestamps and the watermarks.
@@ -96,8 +96,8 @@ class JoinDefinition:
 
 
 def rows_at(rows: pa.RecordBatch, places: Longs) -> list[pa.Array]:
-    """The columns of rows by their positions, with NULL for ``NOBODY``."""
-    is_missing = places == NOBODY
+    """The columns of rows by their positions, with NULL for ``NO_MATCH``."""
+    is_missing = places == NO_MATCH
     if not is_missing.any():
         return [gather(column, places) for column in rows.columns]
     indices = pa.array(places, mask=is_missing)

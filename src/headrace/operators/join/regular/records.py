@@ -30,7 +30,7 @@ from headrace.operators.join.regular.stored_rows import (
     Uniqueness,
     no_rows,
 )
-from headrace.operators.join.results import NOBODY
+from headrace.operators.join.results import NO_MATCH
 from headrace.operators.waiting import BufferingOperator, TakenBatches
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn
@@ -166,7 +166,7 @@ class _Candidates:
 def in_order_of_state(entries: JoinEntries, records: Longs, others: Longs) -> Longs:
     """The order of the rows that are there when each record comes: that of a hash map of Java, as in Flink.
 
-    Its entries are different rows, whose hashes say in which bucket they are; equal ones follow one another.
+    Its entries are different rows, whose hashes are those of their buckets; equal ones follow one another.
     """
     found = entries.lifetimes
     sizes = np.bincount(records[found.are_firsts[others]], minlength=int(records[-1]) + 1)
@@ -280,7 +280,7 @@ class RowsOfSide:
             order, groups = entries.groups
             of_groups = np.empty(len(entries), np.int64)
             of_groups[order] = groups
-            left = np.full(int(groups.max()) + 1, NOBODY)
+            left = np.full(int(groups.max()) + 1, NO_MATCH)
             left[of_groups[is_there]] = numbers[is_there]
             gone &= left[of_groups[:stored]] != numbers[:stored]
         return gone

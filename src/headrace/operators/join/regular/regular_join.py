@@ -17,7 +17,7 @@ from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.regular.records import Arrivals, ChangelogJoinOperator, JoinRecords, find_matches
 from headrace.operators.join.regular.stored_rows import JoinEntries, SideState
-from headrace.operators.join.results import NOBODY, JoinType
+from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.waiting import TakenBatches
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class JoinChanges:
 
     Attributes:
         records: the record that causes each change.
-        lefts: the entry of the left input; ``NOBODY`` where there is none.
+        lefts: the entry of the left input; ``NO_MATCH`` where there is none.
         rights: that of the right one.
         kinds: the kind of each.
     """
@@ -209,7 +209,7 @@ class ChangesOfLeft(ChangesOfJoin):
 
 
 def _nobody(rows: Longs) -> Longs:
-    return np.full(len(rows), NOBODY)
+    return np.full(len(rows), NO_MATCH)
 
 
 def changes_of(join_type: JoinType) -> ChangesOfJoin:

@@ -1,7 +1,7 @@
 """The rows of one input of a join of changelogs: those in state, and those that come and go with the records at hand.
 
-:class:`StoredSide` has the former; :class:`EntryLifetimes` say when each row is inserted and retracted while many
-records are processed at once.
+:class:`StoredSide` has the former; :class:`EntryLifetimes` have the times at which each row is inserted and retracted
+while many records are processed at once.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ _NO_END: Final = np.int64(0)
 
 
 class ArrivalCounter:
-    """Numbers the records that a subtask sees: by epoch, and within it one by one.
+    """Numbers the records of a subtask: by epoch, and within it one by one.
 
     Args:
         epoch: the epoch.
@@ -316,7 +316,7 @@ class ColumnarWindowLayout:
         key_fields: the fields of the key, when they are remembered beside the canonical key; else, and where equal keys
             may look different, the columns of the key are made from the canonical key.
         aggregates: what is computed.
-        window_names: the names of the columns in the output that say which window it is.
+        window_names: the names of the columns in the output that identify the window.
         renamed: which fields of the records have other names than in what is stored.
         retracts: whether records may be retracted.
     """
@@ -349,7 +349,7 @@ class ColumnarWindowLayout:
             key_fields: the fields that the key is made of, which become columns of the output.
             key_names: what the columns of the key are called: one for the key as it is, several for the fields of a
                 tuple, none to leave the key out; by default they have the names of the fields, or are one ``key``.
-            window_names: what the columns of the output are called that say which window it is.
+            window_names: the names of the columns in the output that identify the window.
             retracts: whether records may be retracted.
 
         Raises:
@@ -388,14 +388,14 @@ class ColumnarWindowLayout:
         return replace(self, aggregates=aggregates, renamed=renamed)
 
     def named_now(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Return what stored accumulators say about themselves, with the names that fields have now."""
+        """Return the description of stored accumulators, with the present names of fields."""
         if not (self.renamed and PARTS in about):
             return about
         return {**about, PARTS: with_new_names(about[PARTS], self.renamed)}
 
     @cached_property
     def output_type(self) -> TypeInformation:
-        """The type of what the window emits: the key, what says which window it is, the aggregates."""
+        """The type of what the window emits: the key, the columns that identify the window, the aggregates."""
         names = (*self.key_names, *self.window_names, *(a.name for a in self.aggregates))
         if len(set(names)) < len(names):
             repeated = min(name for name in names if names.count(name) > 1)
@@ -478,7 +478,7 @@ class ColumnarWindowLayout:
 
         Args:
             keys: the keys.
-            windows: the columns that say which windows they are of.
+            windows: the columns that identify their windows.
             columns: the accumulators.
         """
         results = self.aggregators.results(columns)
@@ -499,7 +499,7 @@ class ColumnarWindowLayout:
 
         Args:
             keys: the keys.
-            windows: the columns that say which windows they are of.
+            windows: the columns that identify their windows.
             results: what aggregators give, those of the fields of the key at least.
             values: the columns of the aggregates.
         """

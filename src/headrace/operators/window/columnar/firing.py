@@ -7,7 +7,7 @@ is due at the next advance. By the clock, firings happen when an epoch begins. A
 window fire once more.
 
 What a window holds changes only where records come between two firings. So these are added up first, for each stretch
-between two firings; what has been emitted follows by merging them in order, as the accumulation mode says.
+between two firings; what has been emitted follows by merging them in order, by the accumulation mode.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ nothing is emitted before the watermark passes the window's end. All other recor
 judges them, since its watermark may be lower. So the results are those of a job without this operator.
 
 Only for windows without allowed lateness and without a side output for late records, and for aggregates that do not
-depend on the order of records (:attr:`ColumnarWindowLayout.is_ordered`); the planner sees to that.
+depend on the order of records (:attr:`ColumnarWindowLayout.is_ordered`); the planner ensures that.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MORE_TO_COME = 8
 
 _SAMPLED_HASHES = np.uint64(1 << 60)
 _SAMPLED_PART = 16
-"""Keys whose hash is below the first figure, one in so many, tell how many keys there are."""
+"""Keys whose hash is below the first figure, one in so many, give an estimate of the number of keys."""
 
 FEWEST_SAMPLED: Final = 4096
 """Of fewer records all keys are counted."""
@@ -133,7 +133,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(batch, pairs, len(batch) - left):
             # So many records pass after a batch that is not worthwhile, which the estimate is about. Of a small batch
-            # it says little: larger ones of the same stream, held for longer, may well become fewer.
+            # it shows little: larger ones of the same stream, held for longer, may well become fewer.
             self._passing = (_MORE_TO_COME - 1) * len(batch) if len(batch) > FEWEST_SAMPLED else 0
             self.output.emit(given)
             return
@@ -200,7 +200,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
             self._send()
 
     def _arrivals(self, batch: KeyedBatch) -> Longs:
-        # Nobody asks when records came: the aggregates do not depend on it.
+        # The time at which records came is not needed: the aggregates do not depend on it.
         return np.broadcast_to(_ANY_TIME, len(batch))
 
     def _append(self, batch: KeyedBatch, chunk: Chunk) -> None:

@@ -326,7 +326,7 @@ class PaneTotals:
         self._hashes, self._keys, self._columns = nothing.hashes, nothing.keys, nothing.columns
         self._start = start
         self._pieces: list[tuple[int, int, Accumulators]] = []
-        """A heap of panes, and of late rows of panes; numbers tell those with equal ends apart."""
+        """A heap of panes, and of late rows of panes; numbers distinguish those with equal ends."""
         self._number = 0
         self.move_to(start, panes)
 

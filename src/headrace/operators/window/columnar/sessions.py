@@ -311,8 +311,8 @@ class SessionFollower:
         lateness: how long after its end a session still takes records, in milliseconds.
         opened: the sessions that are there, by key and time; each is a part.
         passed: the ends up to which these have fired.
-        discards: whether sessions drop what they hold when they fire. It is kept with them all the same, as nobody asks
-            a session that has fired for it.
+        discards: whether sessions drop what they hold when they fire. It is kept with them all the same, as it is
+            not read of a session that has fired.
     """
 
     def __init__(self, gap: int, lateness: int, opened: Spans, passed: int, *, discards: bool) -> None:

@@ -120,7 +120,7 @@ class AlignedWindowOperator(KeyedOperator):
             yield from held_in_columns(self._layout, block.keys, windows, bounds, block.columns)
 
     def _bounds(self, ends: Longs) -> list[pa.Array]:
-        """The columns of results that tell windows apart, which global ones need not be."""
+        """The columns of results that identify windows, which global ones do not need."""
         return [pa.array(self._assigner.starts_of(ends)), pa.array(ends)] if self._layout.window_names else []
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -264,7 +264,7 @@ class UntimedWindowOperator(AlignedWindowOperator):
     def process(self, input_index: int, batch: Batch) -> None:
         super().process(input_index, batch)
         if self._is_global:
-            met = batch.watermarks[batch.watermarks < MAX_WATERMARK]  # the end is told by advance_watermark()
+            met = batch.watermarks[batch.watermarks < MAX_WATERMARK]  # the end comes by advance_watermark()
             self._watermark = max(self._watermark, int(met[-1])) if len(met) else self._watermark
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:

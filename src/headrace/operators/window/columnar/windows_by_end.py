@@ -218,7 +218,7 @@ class WindowStore:
             self._make_room()
 
     def add_accumulators(self, accumulators: Accumulators) -> None:
-        """Adds accumulators in any order; late ones only once :meth:`due` was asked for their windows."""
+        """Adds accumulators in any order; late ones only once :meth:`due` was called for their windows."""
         if len(accumulators):
             self._accumulators.add(accumulators)
             self._make_room()
@@ -272,7 +272,7 @@ class WindowStore:
             chunk = Chunk.concat(records)
             made = Accumulators.of_chunk(self._aggregators, chunk, self._known)
             rows.append(made)
-            # How many they are tells how many rows are to wait from now on.
+            # Their number decides how many rows are to wait from now on.
             many = min(_TIMES_AS_MANY * _WAITING_ROWS, _WAITING_BYTES * len(chunk) // max(chunk.nbytes, 1))
             self._habits.most_waiting = max(many, _WAITING_ROWS) if len(made) > _FEW * len(chunk) else _WAITING_ROWS
         if rows:

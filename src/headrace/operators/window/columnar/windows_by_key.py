@@ -53,7 +53,7 @@ class TableKind:
     Attributes:
         name: what they are called in errors.
         store: the store that they are in; the due times are in one of that name with a suffix.
-        numbers: the columns of integers; the first one tells the windows of a key apart, in their order.
+        numbers: the columns of integers; the first one identifies the windows of a key, in their order.
         words: what the entries that a run is described by are called in errors, where they differ from other kinds.
     """
 
@@ -346,7 +346,7 @@ class KeyedWindowOperator(KeyedOperator):
     To find the windows of a key and to write them costs much the same for one record as for many. So records wait until
     event time advances at the end of a stretch of input, or until there are many. Then the windows of all of them are
     found at once, as if the records had come one by one: what a window emits, and in which order, does not depend on
-    how many wait. A subclass says which windows records are in, and when windows fire.
+    how many wait. A subclass decides which windows records are in, and when windows fire.
 
     Args:
         layout: the aggregates and the columns.

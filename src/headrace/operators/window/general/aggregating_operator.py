@@ -201,7 +201,7 @@ class AggregateLog:
 
     Args:
         layout: the aggregates and the columns.
-        windows: says which columns tell windows apart.
+        windows: gives the columns that identify windows.
         input_type: the type of the elements.
         context: the operator.
 
@@ -302,7 +302,7 @@ class AggregateLog:
 
     def _accumulated(self, groups: Groups) -> Columns:
         elements = self._elements
-        times = np.zeros(len(elements), np.int64)  # nobody asks for them
+        times = np.zeros(len(elements), np.int64)  # they are not read
         inputs = self._layout.inputs_of(Batch.of_rows(self._input_type, elements, times, times), self._context)
         return self._layout.aggregators.accumulate(GroupedRows(inputs, self._arrivals.next(len(elements)), groups))
 
@@ -318,7 +318,7 @@ class AggregateLog:
 
 
 class AggregatingWindowOperator(WindowOperator):
-    """Built-in aggregates over windows; the trigger is asked element by element, results are made a batch at once.
+    """Built-in aggregates over windows; the trigger is called element by element, results are made a batch at once.
 
     Args:
         definition: the windows.

@@ -143,12 +143,12 @@ class IntervalMergingWindowSet(MergingWindowSet[TimeWindow]):
 
 
 class GenericMergingWindowSet(MergingWindowSet[W]):
-    """Windows of which the assigner says which become one.
+    """Windows that the assigner may merge.
 
     Args:
         entry: the key.
         mapping: from each window to the one that its state is kept under.
-        assigner: says which windows become one.
+        assigner: decides which windows become one.
         kept: looks at what they become.
     """
 
@@ -213,7 +213,7 @@ class MergingWindows(Generic[W]):
     """The windows of all keys of an operator: as objects during an epoch, in state between epochs.
 
     Args:
-        assigner: says which windows become one.
+        assigner: decides which windows become one.
         serializer: makes namespaces of windows.
         kept: looks at the windows that the assigner gives.
         keyed: the state.
@@ -235,7 +235,7 @@ class MergingWindows(Generic[W]):
         self._sets: dict[int, MergingWindowSet[W]] = {}
 
     def begin_epoch(self) -> None:
-        """Starts an epoch, which knows no keys yet."""
+        """Starts an epoch, without any keys yet."""
         self._sets = {}
 
     def of_current_key(self) -> MergingWindowSet[W]:
@@ -247,7 +247,7 @@ class MergingWindows(Generic[W]):
         return found
 
     def expect(self, keys: Iterable[KeyEntry]) -> None:
-        """Says which keys' windows will be asked for, so that what they hold is read together."""
+        """Announces the keys whose windows will be read, so that their contents are read together."""
         self._keyed.expect(self._stored_of(dict.fromkeys(keys)))
 
     def foreseen(
@@ -256,7 +256,7 @@ class MergingWindows(Generic[W]):
         """The windows that elements will be part of, as keys and namespaces: what is kept of them is read together.
 
         Each element of a key is taken to come to the window of the one before, or to one that the key has. Where that
-        is wrong, or an assigner would have to be asked, a window is looked up when it is there.
+        is wrong, or an assigner would have to be called, a window is looked up when it is there.
 
         Args:
             entries: the key of each element.
@@ -360,7 +360,7 @@ Longs = npt.NDArray[np.int64]
 
 
 class AssignedWindows:
-    """Asks the assigner of an operator, or finds windows that follow from the timestamps by itself.
+    """Calls the assigner of an operator, or finds windows that follow from the timestamps by itself.
 
     Args:
         context: the operator.

@@ -162,8 +162,8 @@ class EvictedContents(KeyedContents):
         kind: what the windows are.
         type_: the type of the elements.
         evictor: the evictor.
-        time: what the evictor sees.
-        fold: what the window function sees of the elements that are left; None, and it is not called.
+        time: the times for the evictor.
+        fold: makes the input of the window function from the elements that are left; None without a call of it.
         renamed: which fields of the elements have other names than in what is stored.
     """
 

@@ -1,7 +1,7 @@
 """The contents of windows of fixed ends, ordered by their ends, to which elements are added together.
 
 Elements that are folded are one value a key and window. Where all are kept they are only appended, so those of a batch
-stay the columns that they came as: a record is made of Python objects once, for the function that sees it.
+stay the columns that they came as: a record is made of Python objects once, for the function that reads it.
 """
 
 from abc import ABC, abstractmethod
@@ -56,7 +56,7 @@ class KeysOfWindow(NamedTuple):
     Attributes:
         keys: the keys, in the order in which they fire.
         held: what it holds of each; to be gone through once.
-        shown: makes of that what a function sees.
+        shown: makes the input of a function from it.
     """
 
     keys: KeyColumn
@@ -85,7 +85,7 @@ class OrderedContents(ABC):
 
     @abstractmethod
     def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
-        """Adds elements to windows that have not fired yet: nobody sees in which order.
+        """Adds elements to windows that have not fired yet, in an order that makes no difference.
 
         Raises:
             UserFunctionError: when a function that folds them fails; it names the element.

@@ -1,9 +1,9 @@
-"""Functions of the user over windows that nobody looks at before their ends.
+"""Functions of the user over windows that are not read before their ends.
 
-The trigger fires at the end of a window and does nothing else, so nobody sees in which order elements were added that
-are on time: they are added first, as columns, ordered by the ends of windows, which take the place of timers. What is
-left then happens in order: windows that fire as the watermark passes their ends, of all keys together; windows that go;
-and late elements, about which the trigger is asked.
+The trigger fires at the end of a window and does nothing else, so it makes no difference in which order elements were
+added that are on time: they are added first, as columns, ordered by the ends of windows, which take the place of
+timers. What is left then happens in order: windows that fire as the watermark passes their ends, of all keys together;
+windows that go; and late elements, for which the trigger is called.
 """
 
 from collections import deque
@@ -44,7 +44,7 @@ class DueWindow(NamedTuple):
         time: when that is, in milliseconds of event time.
         end: the end of the window.
         fires: whether it fires.
-        goes: whether its contents go, and the function is to be told.
+        goes: whether its contents go, and the function is called for that.
     """
 
     time: int
@@ -159,7 +159,7 @@ class OrderedWindowOperator(FunctionWindowOperator):
         return found
 
     def _add_late(self, element: object, timestamp: int, entry: KeyEntry, ends: Iterable[int]) -> None:
-        """Adds an element to windows that have ended, and shows them again where the trigger says so."""
+        """Adds an element to windows that have ended, and emits them again where the trigger fires."""
         self._keyed.current = entry
         for end in ends:
             window = self.window_of(end)

@@ -29,7 +29,7 @@ from headrace.windowing.trigger import Firing, Trigger, TriggerResult
 
 
 class WindowStateStore(KeyedStateStore):
-    """The states that a window's function sees of the key, or of the key and window.
+    """The states of the key, or of the key and window, for a window's function.
 
     Args:
         declare: gives the state of a descriptor.
@@ -292,7 +292,7 @@ class OperatorTime(Evictor.EvictorContext):
 
 @names_explained("Trigger.TriggerContext", dict.fromkeys(STATE_GETTERS, "use get_partitioned_state(descriptor)"))
 class WindowTrigger(Trigger.OnMergeContext):
-    """The trigger of an operator, asked about one key and window after the other, and what it sees of them.
+    """The trigger of an operator, called for one key and window after the other, and its context.
 
     Its state is apart from that which a window function keeps of the same window, whatever they call it.
 
@@ -325,7 +325,7 @@ class WindowTrigger(Trigger.OnMergeContext):
         self._own: dict[str, tuple[StateDescriptor, StateDescriptor, Any]] = {}
 
     def enter(self, window: Any, namespace: GivenNamespace) -> None:
-        """From now on the trigger is asked about this window of the current key."""
+        """From now on the trigger is called for this window of the current key."""
         self._window = window
         self._namespace = self._keyed.namespace = namespace
 

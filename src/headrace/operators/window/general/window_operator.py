@@ -1,8 +1,8 @@
 """Functions of the user over windows: what operators have in common, and the one for all assigners and triggers.
 
 The way of an element in the general operator: it is put into windows (:mod:`.assigned_windows`); event time advances to
-the watermark that it meets; each window that is not late takes it in (:mod:`.contents`) and asks the trigger, which may
-have the window fire. The way of time: timers have windows fire, and go.
+the watermark that it meets; each window that is not late takes it in (:mod:`.contents`) and calls the trigger, which
+may have the window fire. The way of time: timers have windows fire, and go.
 
 Contents, the trigger's state and timers are those of a key and a namespace, which is the window. Windows that merge
 keep their contents under the first of them, so that what they hold need not be moved each time that they grow.
@@ -70,7 +70,7 @@ class CalledWindows:
         input_type: the type of the elements.
         output_type: the type of what is emitted.
         side_types: the types of the side outputs that are read, by tag id.
-        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the time.
     """
 
     definition: WindowDefinition
@@ -329,7 +329,7 @@ class WindowOperator(FunctionWindowOperator):
     def _put(
         self, window: Any, namespace: GivenNamespace, contents: GivenNamespace, element: Any, timestamp: int
     ) -> None:
-        """Adds an element to a window whose contents are in the namespace ``contents``, and asks the trigger."""
+        """Adds an element to a window whose contents are in the namespace ``contents``, and calls the trigger."""
         self._contents.add(contents, element, timestamp)
         self._trigger.enter(window, namespace)
         result = self._trigger.on_element(element, timestamp)
@@ -434,7 +434,7 @@ class WindowOperator(FunctionWindowOperator):
     def _react(
         self, result: TriggerResult, window: object, contents: GivenNamespace, firing: Firing, stamp: int
     ) -> None:
-        """Does what the trigger wants; what is emitted is stamped with the watermark ``stamp``."""
+        """Executes the trigger's decision; what is emitted is stamped with the watermark ``stamp``."""
         if result.is_fire():
             elements = self._contents.elements(contents, window)
             if elements is not None:
@@ -446,7 +446,7 @@ class WindowOperator(FunctionWindowOperator):
     def _emit_result(
         self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int
     ) -> None:
-        """Emits the result of a window for the current key, as the accumulation mode says."""
+        """Emits the result of a window for the current key, by the accumulation mode."""
         results: Iterable[Any] = ()
         if elements or self._user_functions.reduce_function is None:  # else an evictor has left nothing to reduce
             self._enter(window, firing)

@@ -2,7 +2,7 @@
 
 Flink's windows fire in the order of their timers, and timers of one time leave their heap in an order that depends on
 the heap alone: neither that of arrival nor that of keys. To give Flink's results in Flink's order, the same heap is
-kept as long as there are few timers. With many timers it would take more time than the windows, and nobody reads so
+kept as long as there are few timers. With many timers it would take more time than the windows, and no user reads so
 many results one by one: they are then emitted by hash and key, until all open windows have ended.
 """
 

@@ -19,7 +19,7 @@ from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.join.find_pairs import LEFT, PAIRS, RIGHT
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.results import INNER, NOBODY, JoinType
+from headrace.operators.join.results import INNER, NO_MATCH, JoinType
 from headrace.operators.join.window_join import pairs_of_groups
 from headrace.operators.waiting import TakenBatches, WaitingBatches
 from headrace.operators.window.table.firing_order import TIMERS_OF_RECORDS
@@ -160,21 +160,21 @@ class _Windows:
             yield lefts[some], rights[others]
 
     def results(self, kind: JoinType, lefts: Longs, rights: Longs) -> tuple[Longs, Longs]:
-        """The results of a join, in order: a row of each input, or ``NOBODY`` for a missing partner."""
+        """The results of a join, in order: a row of each input, or ``NO_MATCH`` for a missing partner."""
         has_match = np.zeros(len(self.of_rows), np.bool_)
         has_match[lefts] = has_match[rights] = True
         if kind.gives_left_rows:
             shown = np.flatnonzero(self.is_left & (has_match == (kind is JoinType.SEMI)))
-            return shown, np.full(len(shown), NOBODY)
+            return shown, np.full(len(shown), NO_MATCH)
         alone = ~has_match & np.where(self.is_left, kind.outer.left, kind.outer.right)
         rows = np.flatnonzero(alone)
         if not len(rows) and kind is not JoinType.RIGHT:
             return lefts, rights
-        found_left = np.concatenate((lefts, np.where(self.is_left[rows], rows, NOBODY)))
-        found_right = np.concatenate((rights, np.where(self.is_left[rows], NOBODY, rows)))
+        found_left = np.concatenate((lefts, np.where(self.is_left[rows], rows, NO_MATCH)))
+        found_right = np.concatenate((rights, np.where(self.is_left[rows], NO_MATCH, rows)))
         windows = self.of_rows[np.maximum(found_left, found_right)]
         first, second = (found_right, found_left) if kind is JoinType.RIGHT else (found_left, found_right)
-        is_last = first == NOBODY
+        is_last = first == NO_MATCH
         order = np.lexsort((second, first, is_last, windows))
         return found_left[order], found_right[order]
 
