@@ -272,8 +272,8 @@ class ExpressionBinder(CallBinder):
             return
         text, letter = str(pattern.value), str(escape.value)
         if len(letter) != 1:
-            raise self.context.error(node, f"the escape character of LIKE is one character, not {letter!r}")
-        if letter in re.sub(f"{re.escape(letter)}[%_{re.escape(letter)}]", "", text):
+            self.context.defer(node, f"the escape character of LIKE is one character, not {letter!r}")
+        elif letter in re.sub(f"{re.escape(letter)}[%_{re.escape(letter)}]", "", text):
             raise self.context.error(node, "the escape character stands before none of %, _ and itself")
 
     def _in_list(self, node: sql.InList) -> Scalar:

@@ -14,6 +14,7 @@ from headrace.table.bind.hints import JOIN_HINTS, bound_hints, lookup_hints, ref
 from headrace.table.bind.match import MatchBinder
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared, correlation_of
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
+from headrace.table.bind.unpivot import UnpivotBinder
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.functions.types import BOOLEAN, TIMESTAMPS, is_in
 from headrace.table.logical.join_keys import with_columns
@@ -232,10 +233,13 @@ class RelationBinder:
         relation = MatchBinder(self.queries, node, item.relation, alias, self._call_scope()).bind()
         return FromItem(relation, (NamedRelation(None, relation.schema),))
 
-    def _pivot(self, node: sql.Pivot | sql.Unpivot) -> FromItem:
+    def _pivot(self, node: sql.Pivot) -> FromItem:
         self.bind(node.relation)
-        word = type(node).__name__.upper()
-        raise self.context.unplanned(node, f"{word} is not supported")
+        raise self.context.unplanned(node, "PIVOT is not supported", "Write SUM(x) FILTER (WHERE ...) for each column.")
+
+    def _unpivot(self, node: sql.Unpivot) -> FromItem:
+        relation = UnpivotBinder(self.queries, node, self.bind(node.relation).relation).bind()
+        return FromItem(relation, (NamedRelation(None, relation.schema),))
 
     # --- table functions ---------------------------------------------------------------------------------------------
 
@@ -437,5 +441,5 @@ _RULES: Final[dict[type, _Rule]] = {
     sql.MatchRecognize: RelationBinder._match,
     sql.TableSample: RelationBinder._sample,
     sql.Pivot: RelationBinder._pivot,
-    sql.Unpivot: RelationBinder._pivot,
+    sql.Unpivot: RelationBinder._unpivot,
 }

@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(
     rf"""
     (?:[ \t\n\r\f]+|(?:--|//)[^\n\r]*|/\*(?!\+).*?\*/)*+
     (?:
-      (?P<word>(?![xXUEN_])[{_LETTER}][{_LETTER}{_DIGIT}]*)
+      (?P<word>(?![xXuUeEnN_])[{_LETTER}][{_LETTER}{_DIGIT}]*)
     | (?P<symbol>[(),]|/\*\+|\*/|<=|>=|<>|!=|=>|\|\||\.\.|(?!\.[0-9]|/\*)[\[\]{{}};.=<>?:+\-*/%|^])
     | (?P<string>{_QUOTE})
     | (?P<quoted>`(?:[^`\n\r]|``)+`)
@@ -40,9 +40,9 @@ _TOKEN: Final = re.compile(
     | (?P<decimal>[0-9]+\.[0-9]*|\.[0-9]+)
     | (?P<integer>[0-9]+)
     | (?P<binary>[xX]{_QUOTE})
-    | (?P<unicode>U&{_QUOTE})
-    | (?P<escaped>E'(?:[^'\\]|\\.|'')*')
-    | (?P<prefixed>(?:N|_[A-Za-z0-9][A-Za-z0-9:.\-_]*){_QUOTE})
+    | (?P<unicode>[uU]&{_QUOTE})
+    | (?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')
+    | (?P<prefixed>(?:[nN]|_[A-Za-z0-9][A-Za-z0-9:.\-_]*){_QUOTE})
     | (?P<other_word>[{_LETTER}][{_LETTER}{_DIGIT}]*)
     | (?P<bad>/\*.*|'.*|`[^\n\r]*|"[^"\n\r]*"?|\\.?|.)
     | $
