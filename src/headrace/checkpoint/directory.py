@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 _PROBE: Final = re.compile(r"\.probe-(?:([0-9]+)-)?[0-9a-f]{32}")
 
 _NOT_KNOWN: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What file systems say to calls that they do not know."""
+"""The errors of file systems for calls that they do not have."""
 
 _OF_A_JOB: Final = frozenset(
     {"failures", "generations", "manifests", "pins", "requests", "shipped", "sinks", "sources", "state"}
@@ -227,7 +227,7 @@ class Generations:
         try:
             return self.folder.create(str(generation), f"{job_id} {self._mark}".encode())
         except OSError:
-            # Whoever has taken it removes what others left unfinished, and one of these may just have been slow.
+            # Its owner removes what others left unfinished, and one of these may just have been slow.
             if self.folder.size(str(generation)) is not None and not self._is_own(generation):
                 return False
             raise

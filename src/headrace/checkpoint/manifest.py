@@ -42,7 +42,7 @@ def upgraded(document: Document, name: str) -> Document:
 
 
 _NEXT: Final[Mapping[int, Callable[[Document], Document]]] = {}
-"""What makes a document of the next format of one of an earlier format, for each that can be read."""
+"""The functions that bring a document to the next format, by each format that can be read."""
 
 
 OperatorCounters = Mapping[str, Mapping[str, tuple[int, ...]]]
@@ -54,7 +54,7 @@ _CHECKSUM = b',"checksum":"%08x"}'
 
 @dataclass(frozen=True, slots=True)
 class SplitSnapshot:
-    """How far one split was read.
+    """The progress of one split.
 
     Attributes:
         split_id: the enumerator's id for it.
@@ -75,7 +75,7 @@ class SplitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SourceIdentity:
-    """Which source a position is of.
+    """The identity of the source of a position.
 
     Attributes:
         kind: its :attr:`~headrace.connectors.source.Source.position_kind`.
@@ -242,7 +242,7 @@ class Manifest:
                     yield from partition.version.files
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """The manifest as JSON."""
         document = {
             "format": FORMAT_VERSION,
             "epoch": self.epoch,
@@ -267,7 +267,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> "Manifest":
-        """What :meth:`to_bytes` wrote.
+        """Read what :meth:`to_bytes` wrote.
 
         Raises:
             CheckpointError: naming the manifest, when it is damaged or of a newer version of headrace.

@@ -33,8 +33,8 @@ _PASSING: Final = (
     errno.ESTALE,
     errno.ETIMEDOUT,
 )
-"""What says that the storage cannot be reached just now, or that an old listing was believed (NFS): manifests may be
-missing in the listing for the same reason, and the note alone could tell."""
+"""The errors of a storage that cannot be reached just now, or whose listing was an old one (NFS): manifests may be
+missing in the listing for the same reason, and then only the error shows it."""
 
 
 class ManifestFolder:

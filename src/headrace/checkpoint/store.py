@@ -313,7 +313,7 @@ class TemporaryStore:
         return first
 
     def is_owned_by(self, generation: int) -> bool:
-        """Nobody else knows the folder."""
+        """No other process has the folder."""
         return True
 
     def take_over(self, previous: Manifest) -> Manifest:

@@ -1,1 +1,1 @@
-"""How batches travel between stages: envelopes, routing, and the ordered stream at the receiving end."""
+"""The exchange of batches between stages: envelopes, routing, and the ordered stream at the receiving end."""

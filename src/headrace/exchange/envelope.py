@@ -32,7 +32,7 @@ Kinds = npt.NDArray[np.int8]
 
 
 class EnvelopeKind(enum.IntEnum):
-    """What an envelope carries."""
+    """The kind of content of an envelope."""
 
     CONTEXT = 0
     SUMMARY = 1
@@ -118,7 +118,7 @@ def _binary_array(payloads: Sequence[bytes | pa.Buffer]) -> pa.Array:
 
 
 class ChannelStatus(enum.Enum):
-    """Whether a channel counts in the minimum of watermarks."""
+    """The status of a channel; only an active one counts in the minimum of watermarks."""
 
     ACTIVE = 0
     IDLE = 1
@@ -192,7 +192,7 @@ class SummaryBook:
 
 
 def summaries_of(payload: bytes | pa.Buffer) -> Iterator[ChannelSummary]:
-    """What :meth:`SummaryBook.seal` has put into an envelope."""
+    """Read the summaries that :meth:`SummaryBook.seal` has put into an envelope."""
     summaries = np.frombuffer(payload, np.int64).reshape(-1, _FIELDS)
     for edge, channel, piece, start, final, status, envelopes in summaries.tolist():
         yield ChannelSummary(edge, channel, piece, start, final, _STATUSES[status], envelopes)

@@ -252,7 +252,7 @@ def _end_of_what_precedes(pending: Pending, channel: tuple[int, int], watermark:
 
 
 class _Progress:
-    """What the summaries of all channels say about the epoch as a whole."""
+    """The progress of the epoch as a whole, from the summaries of all channels."""
 
     def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_stalled: bool) -> None:
         reached: dict[tuple[int, int], list[int]] = {}  # before piece 0, between each two pieces, after the last one

@@ -1,1 +1,1 @@
-"""The logical job graph: what the user asked for, as immutable nodes and edges."""
+"""The logical job graph: the program of the user, as immutable nodes and edges."""

@@ -84,7 +84,7 @@ class Diagram:
 
 
 def graph_diagram(graph: StreamGraph) -> Diagram:
-    """The logical graph: what the program asked for."""
+    """The logical graph: the operators of the program."""
     boxes = tuple(Box(node.id, node.name, node.role, _notes(node)) for node in graph)
     arrows = tuple(
         Arrow(edge.source, node.id, ship_label(edge.partitioning, edge.key, edge.side_output))
@@ -116,7 +116,7 @@ def _notes(node: Node) -> tuple[str, ...]:
 
 
 _BELOW: Final = {"": "", "├─ ": "│  ", "└─ ": "   "}
-"""What stands in the lines below a branch."""
+"""The prefix of the lines below a branch."""
 
 _MOST_NOTED: Final = 72
 """The columns of a terminal for what a line tells of an operator."""

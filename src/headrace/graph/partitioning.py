@@ -1,4 +1,4 @@
-"""How records get to the subtasks of an operator: by which key, and to which of them."""
+"""The partitioning of records among the subtasks of an operator: their key, and the subtask for it."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -82,7 +82,7 @@ class Partitioning(ABC):
         redistributes: whether a record may go to another subtask than the one with the number of that it comes from, so
             that it has to pass a shuffle.
         keeps_parallelism: whether there have to be as many subtasks behind it as before it.
-        requested_by: the method of the program that asks for it, where it may be refused.
+        requested_by: the method that the program calls for it, where it may be refused.
     """
 
     label: ClassVar[str]
@@ -330,7 +330,7 @@ def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class KeySelection:
-    """How the key of a record is extracted, and its type.
+    """The extraction of the key of a record, and its type.
 
     Attributes:
         codec: encodes and hashes keys; knows their type.

@@ -57,7 +57,7 @@ class PatternsSpec(FunctionSpec):
     Attributes:
         comparator: orders events with one timestamp; None where they come as they have arrived.
         late_tag: the side output for late events; None drops and counts them.
-        handles_timeout: whether the function is told of partial matches that have timed out.
+        handles_timeout: whether the function is called for partial matches that have timed out.
         in_processing_time: whether the time of events is that of the clock.
     """
 

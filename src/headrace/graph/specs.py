@@ -32,7 +32,8 @@ from headrace.storage.folder import Folder
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
-"""What is known of a row that a source cannot read, or a sink not write; its tag may say a tuple of three strings."""
+"""The record about a row that a source cannot read, or a sink not write; its tag may declare a tuple of three
+strings."""
 
 
 _LIST: Final = frozenset({StateKind.LIST})
@@ -240,11 +241,11 @@ class OperatorSpec(ABC):
 
     @property
     def emits_to_tags(self) -> bool:
-        """Return whether it has every side output that the program asks for, of the type that the tag says."""
+        """Return whether it has every side output that the program reads, of the type of the tag."""
         return False
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
-        """Why records may not be updates and deletions of what was before; empty where they may."""
+        """The reason why records may not update and delete earlier ones; empty where they may."""
         return ""
 
 
@@ -505,7 +506,7 @@ class MapSpec(FunctionSpec):
     """One record for each record.
 
     Attributes:
-        is_hidden: whether it is a step of another operation of the program: then nobody can give it a uid.
+        is_hidden: whether it is a step of another operation of the program: then it cannot be given a uid.
     """
 
     function: Callable[[Any], Any] | SupportsMap

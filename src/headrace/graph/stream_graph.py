@@ -44,11 +44,11 @@ class Node:
         spec: what the operator does.
         name: shown to the user.
         inputs: where its records come from; empty for a source.
-        tags: the side outputs that the program asked for beside those that the operator has by itself.
+        tags: the side outputs that the program reads beside those that the operator has by itself.
         uid: the stable identity that the user gave; None when there is none.
         parallelism: how many subtasks; None for the job's default.
         max_parallelism: how many key groups; None for the job's default.
-        call_site: the line of the user's program that asked for it.
+        call_site: the line of the user's program that added it.
         description: a longer text for the user.
         renamed_fields: which fields of the records that it keeps have other names than in what is stored.
         keeps_windows_open: whether its windows are filled for another job, in which they fire.
@@ -107,7 +107,7 @@ for new nodes. Those that read from the node go on reading from the one that kee
 
 
 class StreamGraph:
-    """Nodes by id, in the order in which they were asked for; a node's inputs always come before it.
+    """Nodes by id, in the order in which they were added; a node's inputs always come before it.
 
     Whatever changes nodes is done by :meth:`transform`, node by node, producers first.
     """
@@ -117,7 +117,7 @@ class StreamGraph:
         self._next_id = 0
 
     def add(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...] = (), parallelism: int | None = None) -> Node:
-        """Add an operator, and remember the line of the user's program that asked for it.
+        """Add an operator, and remember the line of the user's program that called for it.
 
         Raises:
             InvalidTypeError: when the operator has no use for records of the types that reach it.

@@ -79,7 +79,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         zone: the time zone by whose clock windows begin; None where times are those of the clock already.
         retracts: whether records may be retracted.
         has_two_phases: whether senders pre-aggregate records where they can.
-        is_columnar: whether windows are computed column by column; else the trigger is asked for each record.
+        is_columnar: whether windows are computed column by column; else the trigger is called for each record.
         names: the names of the columns of the window.
         timers_wait: whether windows have timers only once a slice of theirs has ended, as window table functions do in
             Flink; else from their first record on.

@@ -60,7 +60,7 @@ class WindowSpec(OperatorSpec):
 
 @dataclass(frozen=True, slots=True)
 class TriggeredWindowSpec(WindowSpec):
-    """The root of operators with windows of any kind, as the program asks for them.
+    """The root of operators with windows of any kind, as the program declares them.
 
     Attributes:
         definition: the windows.

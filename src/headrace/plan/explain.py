@@ -14,7 +14,7 @@ The document of a plan has these keys, in this order; later versions may add som
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
 ``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
 state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks),
-``call_site`` (the line of the program that asked for it), ``deterministic`` (false where it asks a service, which may
+``call_site`` (the line of the program that added it), ``deterministic`` (false where it calls a service, which may
 answer something else when the epoch is run again), ``path`` (how its windows are computed, ``columnar`` or
 ``record by record``; null when it has none), ``path_reason`` (why it is not columnar, else null) and ``windows``
 (``assigner``, ``trigger``, ``evictor``, ``allowed_lateness`` in milliseconds, ``late_output``, ``accumulation_mode``;
@@ -77,7 +77,7 @@ def _box(operator: PlannedOperator, stage: Stage) -> Box:
 def notes_of(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
     """Return what tells an operator from others beside its uid.
 
-    Its state, whether it asks a service, how its windows are computed and what they are, its parallelism where that is
+    Its state, whether it calls a service, how its windows are computed and what they are, its parallelism where that is
     not its stage's.
     """
     spec = operator.node.spec

@@ -27,7 +27,8 @@ from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.definition import ChangedWindows
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
-"""What the states of all tasks may take inside a manifest, which is written as a whole in every epoch."""
+"""The most bytes that the states of all tasks may take inside a manifest, which is written as a whole in every
+epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class PlannedOperator:
     """One operator in its stage.
 
     Attributes:
-        node: what the user asked for.
+        node: the operator in the graph.
         uid: the identity of its state: the user's, or one derived from the topology.
         has_explicit_uid: whether the user gave it.
         stage: index of its stage.
@@ -182,7 +183,7 @@ class JobPlan:
     """A whole job, ready to run; it travels to every task as one pickle.
 
     Attributes:
-        settings: what the planner was told besides the graph.
+        settings: the input of the planner besides the graph.
         stages: the chain of stages.
         inline_bytes: up to how many bytes the state of one task travels inside the manifest.
     """
@@ -202,7 +203,7 @@ class JobPlan:
             yield from stage.operators
 
     def shown_names(self) -> dict[str, str]:
-        """By uid, what displays and metrics call operators: by their names; of equal ones the uid is told too."""
+        """By uid, what displays and metrics call operators: by their names; equal ones have the uid as well."""
         shared = Counter(map(attrgetter("node.name"), self.operators()))
         return {
             each.uid: each.node.name if shared[each.node.name] == 1 else f"{each.node.name} ({each.uid})"
@@ -215,7 +216,7 @@ class JobPlan:
 
 
 def operator_id(uid: str) -> str:
-    """What stands for the operator of a uid where tools that know Flink look: 32 hexadecimal digits, in every run."""
+    """The id of the operator of a uid for tools of Flink: 32 hexadecimal digits, the same in every run."""
     return hashlib.blake2b(uid.encode(), digest_size=16).hexdigest()
 
 
@@ -356,7 +357,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     """Return whether one task has to read the pieces of a split, one after the other.
 
     That is where records meet state before any shuffle, or a generator of watermarks that has a memory, or where a sink
-    gets changes of rows: these have to see them in their order. And where the pieces cannot be told apart by number
+    gets changes of rows: these have to see them in their order. And where the pieces cannot be distinguished by number
     where their records come together again: where branches meet that have watermarks of their own, one number is not
     enough to lift what a later piece says; and where records meet what was made of them behind another shuffle, that
     has no pieces any more, unless the operator takes all of both before it does anything.

@@ -49,7 +49,7 @@ _PARTITIONINGS: Final[Mapping[str, Partitioning]] = {
 
 _CODEC: Final = KeyCodec.for_type(Types.STRING())
 _TYPE: Final = Types.PICKLED_BYTE_ARRAY()
-"""Nobody is shown the types of keys and records."""
+"""The types of keys and records are not shown."""
 
 
 def is_described(plan: JobPlan) -> bool:

@@ -4,7 +4,7 @@ They check event time, and cut the graph into stages. Records are shuffled where
 subtasks. And where outputs of several operators are united behind a shuffle, they go through one more: it merges them
 by watermark, so that event time rises from record to record over all of them together, as if they came one by one.
 (Flink does not chain such operators either.) What event time does not matter for, most sinks say, does without. A
-sink that is told of watermarks is behind a shuffle in any case, since before it every split has a watermark of its
+sink that takes watermarks is behind a shuffle in any case, since before it every split has a watermark of its
 own.
 
 In batch mode event time stands still until the input has ended, and comes to its end then. So nothing is late, and what
@@ -285,7 +285,8 @@ _KEEPS_TIMES: Final = (
     specs.RollingReduceSpec,
     specs.RollingAggregateSpec,
 )
-"""What gives each record the time of one that it was made of. All others may give records a time of their own."""
+"""Operators that give each record the time of one that it was made of. All others may give records a time of their
+own."""
 
 
 def check_event_time(graph: StreamGraph) -> None:
@@ -430,7 +431,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
 
 
 def _check_changed_windows(stages: Iterable[Stage], settings: PlanSettings) -> None:
-    """Refuse to be told of windows that are not there: a uid that is misspelled would do nothing."""
+    """Refuse settings of windows that are not there: a uid that is misspelled would do nothing."""
     specs = {operator.uid: operator.node.spec for stage in stages for operator in stage.operators}
     windows = {uid for uid, spec in specs.items() if path_of(spec) is not None or is_join(spec)}
     strange = settings.changed_windows.keys() - windows
@@ -508,7 +509,7 @@ def _check_partitioned(graph: StreamGraph, stage_of: Mapping[int, int]) -> None:
 
 
 def _check_strategies(stages: Sequence[Stage]) -> None:
-    """Behind a shuffle nobody knows of splits: no watermark strategy holds sources back there, nor finds silent ones.
+    """Behind a shuffle splits are unknown: no watermark strategy holds sources back there, nor finds silent ones.
 
     Raises:
         InvalidProgramError: naming the operator that is to align watermarks there.

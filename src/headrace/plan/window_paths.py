@@ -1,4 +1,4 @@
-"""How windows are computed: column by column where the results are the same, record by record otherwise, and why."""
+"""Chooses how windows are computed: by columns where the results are the same, otherwise by records, and why."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ _FUNCTION: Final = "a function of the program"
 
 @dataclass(frozen=True, slots=True)
 class WindowPath:
-    """How a window is computed.
+    """The way in which a window is computed.
 
     Attributes:
         name: ``columnar`` or ``record by record``.

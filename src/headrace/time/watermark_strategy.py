@@ -214,7 +214,7 @@ class WatermarkGenerator(ABC, Generic[T_contra]):
         """Called after every record, since results must not depend on an interval of the wall clock, as in Flink."""
 
     def snapshot_state(self) -> Json:
-        """What has to be known to go on after this record, as JSON: the fields, where this is not overridden."""
+        """The state needed to go on after this record, as JSON: the fields, where this is not overridden."""
         return dict(vars(self))
 
     def restore_state(self, state: Json) -> None:
@@ -333,7 +333,7 @@ class IngestionTimeAssigner:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """How far the splits of a group may drift apart.
+    """The limit on the drift between the splits of a group.
 
     Attributes:
         group: the name of the group.
@@ -347,12 +347,12 @@ class WatermarkAlignment:
 Assigner = (
     TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | ExpressionTimestamps | IngestionTimeAssigner
 )
-"""What determines the event time of records."""
+"""The origin of the event time of records."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy(Generic[T_contra]):
-    """How event time is taken from records. Immutable: every ``with_…`` returns a new strategy with all else kept.
+    """The extraction of event time from records. Immutable: every ``with_…`` returns a new strategy with all else kept.
 
     Attributes:
         generator: makes watermarks.

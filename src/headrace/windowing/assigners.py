@@ -117,7 +117,7 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
         keep_true(cls, "merges_touching", ("merge_windows", *_PLACES), MergingWindowAssigner)
 
     class MergeCallback(MergeCallback[W_contra]):
-        """Is told which windows are merged."""
+        """Is called with the windows that are merged."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: "MergingWindowAssigner.MergeCallback[W]") -> None:
@@ -132,7 +132,7 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
     def merges_touching(self) -> bool:
         """True when windows are of :class:`.TimeWindow` and merge exactly where they overlap or touch.
 
-        False, as here, unless the class itself says otherwise. Then :meth:`merge_windows` is not asked: an element
+        False, as here, unless the class itself overrides it. Then :meth:`merge_windows` is not called: an element
         costs the same however many windows its key has, and not more with each of them.
         """
         return False
@@ -258,7 +258,7 @@ _EVENLY: Final = 0x9E3779B97F4A7C15
 
 
 class WindowStagger(Enum):
-    """When windows of processing time start, so that not all of them fire at once.
+    """The start of windows of processing time, so that not all of them fire at once.
 
     Examples:
         >>> from headrace.datastream.window import TumblingProcessingTimeWindows, WindowStagger
@@ -445,7 +445,7 @@ class SlidingProcessingTimeWindows(_SlidingWindows, ProcessingTimeAssigner[Any])
 class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     """For each stretch of ``max_size``, the windows of its first step, its first two steps, and so on up to all of it.
 
-    The day so far, told every hour, say. An element belongs to each of them that has not ended before it, so a step
+    The day so far, emitted every hour, say. An element belongs to each of them that has not ended before it, so a step
     without elements emits what the step before has emitted; there is nothing before the first element.
 
     Examples:

@@ -17,7 +17,7 @@ from headrace.windowing.windows import CountWindowSerializer, GlobalWindowSerial
 
 
 class AccumulationMode(Enum):
-    """What a window emits when it fires again, for a late record or because its trigger says so; not in Flink.
+    """The output of a window that fires again, for a late record or by its trigger; not in Flink.
 
     The names are those of Beam and of the Dataflow model.
 
@@ -45,7 +45,7 @@ class AccumulationMode(Enum):
     """
 
     DISCARDING = "discarding"
-    """What has come since it fired last."""
+    """Only the records that have come since it fired last."""
     ACCUMULATING = "accumulating"
     """All that it holds: a result takes the place of the one before. This is what Flink does."""
     ACCUMULATING_AND_RETRACTING = "accumulating and retracting"
@@ -58,7 +58,7 @@ class AccumulationMode(Enum):
 
 
 RESULT: Final = "result"
-"""What paths to fields of results begin with, where windows keep what they have emitted."""
+"""The prefix of paths to fields of results, where windows keep what they have emitted."""
 
 _KINDS: Final = {
     TimeWindowSerializer: "windows from one time to another",
@@ -115,7 +115,7 @@ class WindowDefinition:
 
     @property
     def applied_mode(self) -> AccumulationMode:
-        """What windows show when :attr:`plain_trigger` has them fire again."""
+        """The output of windows when :attr:`plain_trigger` has them fire again."""
         return self.accumulation_mode if self.plain_trigger is self.trigger else AccumulationMode.DISCARDING
 
     @property
@@ -179,7 +179,7 @@ class WindowFunctions:
 
 
 class ChangedWindows(Enum):
-    """What becomes of what windows hold that the program declares otherwise now.
+    """The treatment of the contents of windows that the program declares otherwise now.
 
     Example:
         >>> ChangedWindows("drop")
@@ -187,7 +187,7 @@ class ChangedWindows(Enum):
     """
 
     FAIL = "fail"
-    """The job fails: nobody has said that it is meant so."""
+    """The job fails, since the change may be a mistake."""
 
     DROP = "drop"
     """It is dropped for good, and the new windows begin empty."""

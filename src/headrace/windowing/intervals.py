@@ -86,7 +86,7 @@ class RegularWindows(ABC):
     @property
     @abstractmethod
     def shape(self) -> dict[str, int | str]:
-        """What is stored with the contents of the windows: windows of another shape must not take them over."""
+        """The description that is stored with the contents of the windows, which other shapes must not take over."""
 
     @abstractmethod
     def assign(self, timestamps: Longs) -> Assignment:
@@ -387,7 +387,7 @@ class SessionGap:
 
 @dataclass(frozen=True, slots=True)
 class FiringInterval:
-    """When windows of time fire before they end.
+    """The times at which windows of time fire before they end.
 
     Attributes:
         length: how long after a result the next one is due, in milliseconds.

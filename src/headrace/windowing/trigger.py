@@ -90,7 +90,7 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
         keep_true(cls, "in_batch_mode", _CALLS, Trigger)
 
     class TriggerContext(ABC):
-        """The time, timers and state of the key and window that a trigger is asked about; valid during the call."""
+        """The time, timers and state of the key and window that a trigger is called for; valid during the call."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -142,7 +142,7 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
         False, as here, unless the class itself says otherwise. What is promised: it continues for every element that
         comes before the watermark reaches the last timestamp of the window, fires then, fires for every element after
         that, never purges, and remembers nothing. Windows that follow from the timestamp alone are then filled a batch
-        at once and fire all keys together; the trigger is asked for late elements only.
+        at once and fire all keys together; the trigger is called for late elements only.
         """
         return False
 

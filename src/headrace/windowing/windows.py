@@ -29,7 +29,7 @@ LONGEST: Final = 1 << 62
 
 
 class Window(ABC):
-    """What records are put into. Windows are values: equal ones are the same window, and hash alike.
+    """A group of records. Windows are values: equal ones are the same window, and hash alike.
 
     Examples:
         >>> from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Window(ABC):
 
 
 class MergeCallback(ABC, Generic[W_contra]):
-    """Is told which windows are merged."""
+    """Is called with the windows that are merged."""
 
     @abstractmethod
     def merge(self, to_be_merged: Iterable[W_contra], merge_result: W_contra) -> None:
@@ -124,7 +124,7 @@ class TimeWindow(Window):
 
         Args:
             windows: the windows, in any order.
-            callback: is told of each group of two or more different windows, earliest first, and what covers them.
+            callback: is called with each group of two or more different windows, earliest first, and their cover.
         """
         groups: list[tuple[TimeWindow, list[TimeWindow]]] = []
         for window in sorted(set(windows)):
@@ -196,7 +196,7 @@ class WindowSerializer(TypeSerializer[W]):
         return ()
 
     def namespace_of(self, window: W) -> GivenNamespace:
-        """What state and timers of a window are kept by: its bytes, unless there is something shorter."""
+        """The namespace of state and timers of a window: its bytes, unless there is something shorter."""
         stream = BytesIO()
         self.serialize(window, stream)
         return stream.getvalue()

@@ -354,7 +354,7 @@ class CallBinder(ABC):
 
 
 def _refusal(function: FunctionDefinition, operands: Sequence[Scalar]) -> tuple[str, str | None]:
-    """Why a function does not take arguments, and what it takes."""
+    """The reason for which a function does not take arguments, and the arguments that it takes."""
     shown = [str(operand.type) for operand in operands]
     if function.name in _INFIX and len(shown) == 2:
         reason = f"cannot apply '{function.name}' to {shown[0]} and {shown[1]}"

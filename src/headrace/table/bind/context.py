@@ -103,7 +103,7 @@ class BindContext:
         return sorted(self.catalogs.user_functions(self.catalogs.catalog, self.catalogs.database))
 
     def advice_about_hidden(self, node: Path) -> str | None:
-        """What to do where a built-in function hides one of the catalog, which has its name; None where it does not."""
+        """The advice where a built-in function hides one of the catalog, which has its name; None where it does not."""
         names, catalogs = node.texts, self.catalogs
         if len(names) > 1 or catalogs.system_function(names) is not None or catalogs.function(names) is None:
             return None

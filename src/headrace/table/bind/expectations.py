@@ -1,4 +1,4 @@
-"""What tables expect of their rows, in the options ``expect.<name>`` of ``WITH``."""
+"""The expectations of tables about their rows, in the options ``expect.<name>`` of ``WITH``."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final

@@ -82,7 +82,7 @@ def json_array(binder: CallBinder, node: json.JsonArray) -> Scalar:
 
 
 def _parts(binder: CallBinder, nodes: Sequence[sql.SqlExpression]) -> tuple[Scalar, ...]:
-    """What stands in JSON; ``JSON(text)`` stands nowhere else."""
+    """The values in JSON, where ``JSON(text)`` is allowed; it is allowed nowhere else."""
     return tuple(
         binder.call("JSON", binder.bind_all(node.arguments), node)
         if isinstance(node, sql.SqlCall) and node.name == "JSON"

@@ -32,7 +32,7 @@ class NamedRelation:
 
     @property
     def qualifier(self) -> str | None:
-        """What its columns are qualified with in the text of a view."""
+        """The qualifier of its columns in the text of a view."""
         return self.generated if self.alias is None else self.alias
 
     def shifted(self, by: int) -> "NamedRelation":

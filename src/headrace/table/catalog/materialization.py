@@ -1,4 +1,4 @@
-"""What makes a table a materialized one: its query, how fresh its rows are to be, and what keeps them so."""
+"""The definition of a materialized table: its query, its freshness, and the refreshes that maintain it."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ DATE_FORMATTER: Final = ".date-formatter"
 
 
 class RefreshStatus(Enum):
-    """Whether a materialized table is being kept up to date, as Flink names it."""
+    """The status of the refreshes of a materialized table, by Flink's names."""
 
     ACTIVATED = "ACTIVATED"
     SUSPENDED = "SUSPENDED"
@@ -75,7 +75,7 @@ class Freshness:
 
     @property
     def reason_against_schedule(self) -> str | None:
-        """Why it makes no schedule of full refreshes; None where it makes one."""
+        """The reason why it makes no schedule of full refreshes; None where it makes one."""
         cycle, name = self.unit.cycle, self.unit.name
         if self.unit is FreshnessUnit.DAY:
             return None if self.amount == 1 else "in full refresh mode, freshness in days is 1 DAY"
@@ -124,7 +124,7 @@ class Freshness:
 
 
 def _local_time(moment: datetime, zone: str) -> datetime:
-    """What a clock of a zone shows."""
+    """The time on the clock of a zone."""
     return moment.astimezone(zone_of(zone)).replace(tzinfo=None)
 
 
@@ -191,7 +191,7 @@ def _months_before(moment: datetime, months: int) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class RefreshHandler:
-    """What keeps a materialized table up to date, as the catalog knows it.
+    """The refresh handler of a materialized table, as the catalog stores it.
 
     Attributes:
         job_id: the id of the streaming job; empty where none has been started, and for full refreshes.

@@ -44,7 +44,7 @@ class Procedure:
 
     @property
     def usage(self) -> str:
-        """How it is called: ``compact(table STRING, size BIGINT DEFAULT 1)``."""
+        """The signature: ``compact(table STRING, size BIGINT DEFAULT 1)``."""
         shown = ", ".join(map(_parameter_text, self.parameters))
         return f"{self.name}({shown})"
 

@@ -16,7 +16,7 @@ PARALLELISM: Final = ConfigOption[int | None]("sink.parallelism", integer(1, 2**
 
 
 class Staging(Enum):
-    """What a statement that creates a table atomically does to rows that are where the table will be."""
+    """The treatment of rows at the place of a table that a statement creates atomically."""
 
     CREATE = "CREATE"
     """They stay, as the rows of ``INSERT INTO`` are added to them."""

@@ -64,7 +64,7 @@ class TableSource(ABC):
 
     @property
     def statistics(self) -> Statistics | None:
-        """What is known of its rows (Flink's ``SupportsStatisticReport``); None where nothing is."""
+        """The statistics of its rows (Flink's ``SupportsStatisticReport``); None where there are none."""
         return None
 
     @property

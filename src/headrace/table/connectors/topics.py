@@ -69,7 +69,7 @@ PARTITIONER: Final = ConfigOption(
 )
 
 _OF_VALUES: Final = "value."
-"""What metadata of the format of values begins with."""
+"""The prefix of metadata of the format of values."""
 
 _FORMATS: Final = ("format", "value.format", "key.format")
 _ONE_FORMAT: Final = {False: "one of 'format' and 'value.format'", True: "'value.format'"}
@@ -353,7 +353,7 @@ class TopicTableSink(TableSink):
         return RowMessages(table.topics[0], value, key, metadata_places, self._partitioner())
 
     def _partitioner(self) -> Partitioner:
-        """What decides about partitions.
+        """The partitioner.
 
         Raises:
             ConfigurationError: when it is unknown, or keys are to decide and rows are to go round.

@@ -248,7 +248,7 @@ def check_time(context: BindContext, node: SqlNode, kind: LogicalType, what: str
 
 
 def _computed_time(kind: LogicalType) -> str | None:
-    """How a time is computed of a column of another type."""
+    """The advice for computing a time from a column of another type."""
     if is_in(kind, TIMESTAMPS):
         return "Write CAST(... AS TIMESTAMP(3))." if root_of(kind) is TypeRoot.TIMESTAMP else None
     computed = "TO_TIMESTAMP_LTZ(milliseconds, 3)" if is_in(kind, INTEGERS) else "TO_TIMESTAMP(text)"

@@ -247,7 +247,7 @@ class CreatedTable:
 
     @property
     def staging(self) -> Staging:
-        """What becomes of the rows that are there, where the table is created atomically."""
+        """The treatment of the rows that are there, where the table is created atomically."""
         return Staging.REPLACE if self.replaces else Staging.CREATE
 
     def put(self, catalogs: CatalogManager) -> None:

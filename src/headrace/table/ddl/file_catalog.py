@@ -217,7 +217,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _quoted(name: str) -> str:
-    """What a file or folder is called; a name of dots alone would be the folder itself, or the one above."""
+    """The name of a file or folder for an object; a name of dots alone would be the folder itself, or the one above."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 

@@ -1,4 +1,4 @@
-"""What ``CREATE``, ``ALTER`` and ``DROP MATERIALIZED TABLE`` define. The jobs are those of the environment."""
+"""Definitions by ``CREATE``, ``ALTER`` and ``DROP MATERIALIZED TABLE``. The jobs are those of the environment."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -342,7 +342,7 @@ _OF_MONTHS: Final = (TimeUnit.YEAR, TimeUnit.QUARTER, TimeUnit.MONTH)
 
 
 def _start_of(context: BindContext, node: sql.CreateMaterializedTable, mode: RefreshMode) -> StartMode:
-    """Where a table begins: as is written, or as the setting says.
+    """The start of a table: the clause, or else the setting.
 
     Args:
         context: the statement.

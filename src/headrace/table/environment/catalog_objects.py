@@ -36,7 +36,7 @@ class CatalogObjectMethods:
 
     @abstractmethod
     def bind_context(self, source: SqlSource) -> BindContext:
-        """What names in a text mean."""
+        """The context that resolves the names in a text."""
 
     def create_temporary_system_function(self, name: str, function: Any) -> None:
         """Register a function that is called by its name alone, whatever the current database is.

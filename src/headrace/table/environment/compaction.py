@@ -35,7 +35,7 @@ _NOT_OF_COPIES: Final = ("sink.partition-commit.", "sink.rolling-policy.", "auto
 
 
 class Compacted(NamedTuple):
-    """What compaction has done."""
+    """The result of a compaction."""
 
     files_before: int
     files_after: int
@@ -44,7 +44,7 @@ class Compacted(NamedTuple):
 
 
 class CompactedLog(NamedTuple):
-    """What the maintenance of a topic has done."""
+    """The result of the maintenance of a topic."""
 
     records_deleted: int
     records_superseded: int

@@ -32,7 +32,7 @@ _NO_SMILE = "plans are JSON here, and not Smile, its binary form: "
 
 
 class PlanReference(ABC):
-    """Where a compiled plan is: in a file, or in a text.
+    """The place of a compiled plan: a file, or a text.
 
     Examples:
         >>> from headrace.table import PlanReference

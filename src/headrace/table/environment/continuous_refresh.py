@@ -47,7 +47,7 @@ logger = get_logger(__name__)
 _FOLDER: Final = "materialized-tables"
 
 _ACCEPT_SECONDS: Final = 60.0
-"""So long a job of another process has to accept a request: it looks for them after each epoch."""
+"""The time limit for a job of another process to accept a request: it looks for them after each epoch."""
 
 _STOP_SECONDS: Final = 600.0
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _OF_SERVERS: Final = ("rest.", "security.ssl.")
-"""What says how the dispatcher is reached is not for the job."""
+"""Settings that reach the dispatcher, and are not for the job."""
 
 _REQUEST_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 600.0

@@ -25,7 +25,8 @@ from headrace.table.logical.schema import Field, Schema
 from headrace.table.physical.translation import record_type
 
 Declared = LogicalType | Sequence[str] | Sequence[LogicalType] | None
-"""What a program says of the columns: all of a row, the type of a single column, only names, only types, or nothing."""
+"""The declaration of columns in a program: all of a row, the type of a single column, only names, only types, or
+nothing."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _type_of(what: str, hint: Any) -> LogicalType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Result:
-    """What the annotation of a function says of its result.
+    """The type in the annotation of a function's result.
 
     Attributes:
         procedure: the name of the procedure.

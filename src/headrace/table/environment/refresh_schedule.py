@@ -34,7 +34,7 @@ _LONGEST_SLEEP: Final = 60.0
 """The clock of the machine may be set; so it is looked at again after this many seconds."""
 
 _OF_DISPATCHER: Final = ("rest.", "security.ssl.", "table.catalog-store.", "sql-client.", DISPATCHER.key, SCHEDULER.key)
-"""What the dispatcher says itself, beginnings of keys."""
+"""The beginnings of the keys that the dispatcher sets itself."""
 
 _TAKEN_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.1

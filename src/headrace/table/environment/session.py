@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class RefreshTimes(Protocol):
-    """When a materialized table is refreshed as a whole."""
+    """The schedule of full refreshes of a materialized table."""
 
     @property
     def due(self) -> datetime:
-        """When it is refreshed next."""
+        """The time of the next refresh."""
         ...
 
 

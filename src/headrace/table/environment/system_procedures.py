@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.table.environment.session import TableSession
 
 _SECONDS: Final = 600.0
-"""So long a job has to accept a request, and to execute it."""
+"""The time limit for a job to accept a request and to execute it."""
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

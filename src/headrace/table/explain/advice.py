@@ -59,7 +59,7 @@ class Advice:
 
 
 class StatementText:
-    """What plans do not know of the clauses of a statement; without its text nothing."""
+    """The places of clauses in a statement, which its plan does not have; none without its text."""
 
     def place(self, kind: str, tables: frozenset[str]) -> str:
         """The place of the only clause of a kind over some tables, as `` at line 1, column 8``; empty if not known.
@@ -169,7 +169,7 @@ def _non_deterministic_updates(plan: AnalyzedPlan) -> Iterator[Advice]:
 
 
 def _kept(node: PhysicalNode) -> str | None:
-    """What a node keeps for ever without a time to live; None for what ends by itself."""
+    """The state that a node stores forever without a time to live; None for state that ends by itself."""
     if isinstance(node, GroupAggregate):
         return "an accumulator of each group" if node.group and node.ttl is None else None
     if isinstance(node, Join | MultiJoin):
@@ -387,4 +387,4 @@ ANALYZERS: Final[tuple[Analyzer, ...]] = (
     _missing_watermarks,
     _skew,
 )
-"""What looks for advice, in the order of the text; Flink's two come first."""
+"""The checks that give advice, in the order of the text; Flink's two come first."""

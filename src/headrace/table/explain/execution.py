@@ -209,7 +209,7 @@ def _as_one(root: HashJoin, text: ScalarText) -> MultipleInput:
 
 
 class _Order:
-    """Which inputs are read before which others.
+    """The order in which inputs are read.
 
     Args:
         numbers: the numbers of inputs, by the identities of nodes.

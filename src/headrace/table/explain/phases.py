@@ -22,7 +22,7 @@ WHOLE_IN_BATCH: Final = frozenset(
 
 @dataclass(frozen=True)
 class Work:
-    """What a phase does, by which its cost is estimated.
+    """The work of a phase, by which its cost is estimated.
 
     Attributes:
         keys: the number of columns by which rows are grouped or sorted.

@@ -54,7 +54,7 @@ class Relation(LogicalNode):
         return self.parts(Relation)
 
     def walk(self) -> "Iterator[Relation]":
-        """It and all relations below it, each before its inputs."""
+        """The relation and all relations below it, each before its inputs."""
         return walk(self, Relation)
 
     def transform(self, rule: "Callable[[Relation], Relation]") -> "Relation":
@@ -79,7 +79,7 @@ class MetadataRead(Part):
 
 @dataclass(frozen=True)
 class Expectation(Part):
-    """What is expected of each row that a table gives or takes.
+    """An expectation about each row that a table gives or takes.
 
     Attributes:
         name: its name.

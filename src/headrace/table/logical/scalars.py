@@ -34,7 +34,7 @@ class Scalar(LogicalNode):
         return self.parts(Scalar)
 
     def walk(self) -> "Iterator[Scalar]":
-        """It and all scalars below it, each before its children."""
+        """The scalar and all scalars below it, each before its children."""
         return walk(self, Scalar)
 
     def transform(self, rule: "Callable[[Scalar], Scalar]") -> "Scalar":

@@ -86,7 +86,7 @@ _STATEMENTS: Final = frozenset({"SELECT", "INSERT", "CREATE", "ALTER", "DROP"})
 """Reserved words that statements begin with."""
 
 _BEHIND_MEASURES: Final = frozenset({",", "PATTERN", "ONE", "ALL", "AFTER"})
-"""What follows a measure of ``MATCH_RECOGNIZE``."""
+"""The words that may follow a measure of ``MATCH_RECOGNIZE``."""
 
 _ADVICE: Final = {
     "!=": "Write <>.",

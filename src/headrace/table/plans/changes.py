@@ -51,7 +51,7 @@ class PlanChange:
 
 
 def change_between(before: CompiledStatements, roots: Sequence[PhysicalNode]) -> PlanChange:
-    """What changes from a compiled plan to other plans.
+    """The changes from a compiled plan to other plans.
 
     Args:
         before: the compiled plan.

@@ -47,7 +47,7 @@ _PARTS: Final = ("common", "operators", "table")
 """The packages whose values plans are made of."""
 
 _NOT_READ: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What reading ends with where a document has something else than it should have."""
+"""The errors of reading a document that has something else than it should have."""
 
 _DAMAGED: Final = "It is damaged, or was compiled by a newer version"
 
@@ -155,7 +155,7 @@ def _member(value: Any) -> Json:
 
 
 _OWNERS: Final[dict[type, str]] = {Scan: "table", LogicalSink: "table", ModelCall: "model"}
-"""What of a plan has options of a catalog, and where they are found."""
+"""The classes in a plan that have options of a catalog, and the kinds of their objects."""
 
 
 def is_secret(key: str, text: object) -> bool:
@@ -276,7 +276,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     _BYTES: base64.b64decode,
     _FLOAT: float,
 }
-"""How values without parts are read."""
+"""The readers of values without parts."""
 
 
 def _node_class(name: str) -> type[PhysicalNode]:
@@ -458,7 +458,7 @@ def _telling_damage() -> Iterator[None]:
 
 
 def described_operators(text: str) -> dict[str, str]:
-    """What each operator of a compiled plan is part of, by its uid: the statements, the node, and the tables it reads.
+    """The origin of each operator of a compiled plan, by its uid: the statements, the node, and the tables it reads.
 
     Raises:
         PlanningError: when the text is no compiled plan, or is damaged.

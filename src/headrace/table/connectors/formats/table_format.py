@@ -68,7 +68,7 @@ class TableFormat(Plugin):
 
     @property
     def readable_metadata(self) -> Mapping[str, LogicalType]:
-        """What its messages say besides the columns, with the types."""
+        """The metadata of its messages besides the columns, with the types."""
         return {}
 
     def message_reader(

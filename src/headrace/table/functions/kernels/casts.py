@@ -160,7 +160,7 @@ def _micros_text(micros: int) -> str:
 
 
 def _number_to_interval(call: Invocation, value: Datum) -> Datum:
-    """So many months, or milliseconds."""
+    """An interval of a number of months, or of milliseconds."""
     if not pa.types.is_duration(call.storage):
         return numbers.converted(value, call.storage)
     millis = numbers.converted(value, pa.int64())

@@ -147,7 +147,7 @@ def _floor(at: Moments, unit: str, weekday: Numbers) -> Numbers:
 
 
 def _by_flink(at: Moments) -> Moments:
-    """What Flink rounds to weeks and months: it reads days before 15 October 1582 by the Julian calendar."""
+    """The moments as Flink rounds them: it reads days before 15 October 1582 by the Julian calendar."""
     if not len(at.days) or int(at.days.min()) >= FIRST_GREGORIAN_DAY:
         return at
     days = np.where(at.days < FIRST_GREGORIAN_DAY, days_of(*julian_of(at.days)), at.days)

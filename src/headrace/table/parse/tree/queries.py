@@ -363,7 +363,7 @@ class AfterMatch(Enum):
 
 
 class RowsPerMatch(Enum):
-    """Which rows ``ALL ROWS PER MATCH`` has besides those of matches; beyond Flink's grammar."""
+    """The rows that ``ALL ROWS PER MATCH`` has besides those of matches; beyond Flink's grammar."""
 
     SHOW_EMPTY = "SHOW EMPTY MATCHES"
     OMIT_EMPTY = "OMIT EMPTY MATCHES"
