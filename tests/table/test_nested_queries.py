@@ -71,3 +71,14 @@ def test_what_has_ended_is_shown_once_while_other_tables_go_on(query: str) -> No
     )
     found = sorted(row[0] for row in tables.execute_sql(f"({query}) UNION ALL SELECT n FROM numbers").collect())
     assert found == [2, *range(11, 20)]
+
+
+@pytest.mark.parametrize("order", ["ORDER BY k", "ORDER BY -k DESC"])
+def test_functions_over_a_second_window_take_constants(order: str) -> None:
+    tables = session(is_streaming=False)
+    windows = f"SUM(k) OVER (ORDER BY k ROWS 1 PRECEDING), LAG(k, 2) OVER ({order}), NTILE(2) OVER (ORDER BY -k)"
+    text = f"SELECT k, {windows} FROM (VALUES 1, 2, 3) AS t(k)"
+    assert "NTILE(2) AS" in (plan := tables.explain_sql(text))
+    assert "LAG(k, 2) AS" in plan
+    found = sorted(tuple(row) for row in tables.execute_sql(text).collect())
+    assert found == [(1, 1, None, 2), (2, 3, None, 1), (3, 5, 1, 1)]

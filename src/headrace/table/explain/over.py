@@ -31,10 +31,12 @@ class ComputedOver(Phase):
     """An ``OVER`` aggregate of other functions than the program calls.
 
     Attributes:
-        results: the columns of the called functions, over those of this node.
+        results: the columns of the aggregate that the program has, over those of this node.
+        names: the names of these.
     """
 
     results: tuple[Scalar, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class _Columns:
@@ -85,9 +87,19 @@ def _sum_type(given: Schema, call: OverFunction) -> LogicalType:
 def computed_over(over: OverAggregate, *, is_batch: bool) -> PhysicalNode:
     """The node that computes an aggregate in Flink's plan: the aggregate itself, or one of other functions."""
     is_summed = any(call.function in ("SUM", "AVG") for call in over.calls)
+    over = _over_results(over)
     calc = over.input.input if isinstance(over.input, Exchange) else None
     constants = _constants_of(calc) if isinstance(calc, Calc) else {}
     return _computed(over, constants, is_batch=is_batch) if is_batch or is_summed or constants else over
+
+
+def _over_results(over: OverAggregate) -> OverAggregate:
+    """The node over a projection to the columns that an aggregate below it has, where that one computes others."""
+    below = over.input.input if isinstance(over.input, Exchange) else None
+    if not isinstance(below, ComputedOver):
+        return over
+    calc = Calc(below, below.results, below.names, mode=below.mode)
+    return over if calc.is_identity else replace(over, input=over.input.with_inputs([calc]))
 
 
 def _computed(over: OverAggregate, constants: Mapping[int, Scalar], *, is_batch: bool) -> PhysicalNode:
@@ -96,7 +108,7 @@ def _computed(over: OverAggregate, constants: Mapping[int, Scalar], *, is_batch:
         execution_text(constants[place], ()) if place in constants else name
         for place, name in enumerate(over.input.schema.names)
     ]
-    whole, calls = over.input.schema, over.calls
+    whole, calls, shown = over.input.schema, over.calls, over.schema.names
     columns = _Columns(over, len(whole) - len(constants))
     summed = list(map(columns.result, calls))
     over, places = _without(over, constants)
@@ -112,9 +124,9 @@ def _computed(over: OverAggregate, constants: Mapping[int, Scalar], *, is_batch:
         windows = _windows(columns.calls, texts, over.frame_text)
         terms = (*order, *windows, ("select", names_text(schema.names)))
         by = over.partition_by
-        return ComputedOver(_sorted(over), schema, over.name, terms, by, results, mode=over.mode, work=work)
+        return ComputedOver(_sorted(over), schema, over.name, terms, by, results, shown, mode=over.mode, work=work)
     terms = (*order, ("window", f" {over.frame_text}"), ("select", names_text([*given.names, *texts])))
-    return ComputedOver(over.input, schema, over.name, terms, results=results, mode=over.mode, work=work)
+    return ComputedOver(over.input, schema, over.name, terms, (), results, shown, mode=over.mode, work=work)
 
 
 def _without(over: OverAggregate, constants: Mapping[int, Scalar]) -> tuple[OverAggregate, dict[int, int]]:

@@ -202,9 +202,12 @@ def operation(call: AggregateCall, name: str, given: PhysicalNode) -> AggregateO
 
 def constant_of(node: PhysicalNode, index: int) -> Any:
     """The value of a column that is a literal; None for another one."""
-    while node.passes_rows:
+    while node.passes_rows or (node.appends_columns and index < len(node.inputs[0].schema)):
         (node,) = node.inputs
-    return _constant(node.expressions[index]) if isinstance(node, Calc) else None
+    if not isinstance(node, Calc):
+        return None
+    found = node.expressions[index]
+    return constant_of(node.input, found.index) if isinstance(found, InputRef) else _constant(found)
 
 
 def _constant(scalar: Scalar) -> Any:

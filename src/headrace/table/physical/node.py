@@ -45,12 +45,14 @@ class PhysicalNode(LogicalNode):
         name: its name in plans.
         changelog: its changelog rule; by default it forwards the changes of its inputs.
         passes_rows: whether its rows are those of its only input.
+        appends_columns: whether they are these with columns of its own behind the others.
         is_executed: whether an operator may compute it; uids do not depend on others, which only plans have.
     """
 
     name: ClassVar[str]
     changelog: ClassVar[ChangelogRule] = PASSING
     passes_rows: ClassVar[bool] = False
+    appends_columns: ClassVar[bool] = False
     is_executed: ClassVar[bool] = True
     mode: ChangelogMode = field(default=ChangelogMode.INSERT, kw_only=True)
 

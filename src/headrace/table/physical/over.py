@@ -53,6 +53,7 @@ class OverAggregate(PhysicalNode):
     name: ClassVar[str] = "OverAggregate"
     changelog: ClassVar[ChangelogRule] = ChangelogRule(never, takes=Modify.INSERT)
     changes: ClassVar[bool] = False
+    appends_columns: ClassVar[bool] = True
     input: PhysicalNode
     partition_by: tuple[int, ...]
     order_by: tuple[SortKey, ...]
