@@ -14,7 +14,19 @@ ROOT = Path(headrace.__file__).parent
 BANNED = re.compile(r"(^|_)(un)?(told|asked|asks|judged|sieve|let_go|takes?_up|taken_up)(_|$)")
 """Words that say less than the field's: received, requested, evaluated, filter, closed, restored."""
 
-PROSE = ("checkpoint", "exchange", "graph", "operators", "plan", "runtime", "table", "time", "windowing")
+PROSE = (
+    "checkpoint",
+    "exchange",
+    "graph",
+    "operators",
+    "plan",
+    "runtime",
+    "state",
+    "storage",
+    "table",
+    "time",
+    "windowing",
+)
 """The packages whose docstrings are held to the rules below."""
 
 FRAGMENT = re.compile(r"(What|Those|That of|Whether|How|Who|Where|When|Which|Why|So (long|many|much|often)|As)\b")

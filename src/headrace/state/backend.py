@@ -81,7 +81,7 @@ class CompactionWork(Protocol):
 
 
 class CompactionOutcome(Protocol):
-    """What became of background work; it travels to the task as a pickle."""
+    """The result of background work; it travels to the task as a pickle."""
 
     @property
     def task(self) -> CompactionWork:
@@ -154,7 +154,7 @@ class StateBackendPlugin(Plugin):
         """
 
     def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
-        """What a version holds, in tables that every backend can take in; called in any process, beside the epochs.
+        """The contents of a version, in tables that every backend can import; called in any process, beside the epochs.
 
         Args:
             storage: where state files are.
@@ -168,7 +168,7 @@ class StateBackendPlugin(Plugin):
         raise UnsupportedOperationError(f"{self} cannot export its state: take a native savepoint")
 
     def heads(self, storage: Folder, ref: VersionRef) -> Iterator[RunHead]:
-        """What a version says of its runs, without rows; called in the driver, before a job runs.
+        """The descriptions of a version's runs, without rows; called in the driver, before a job runs.
 
         What operators keep by themselves is compared with it. A backend that has no runs says nothing: operators
         refuse what they find when they are opened.
@@ -248,7 +248,7 @@ class StateBackendPlugin(Plugin):
         generation: int,
         event_times: Mapping[str, int] = MappingProxyType({}),
     ) -> Sequence[CompactionWork]:
-        """What is worth doing with a version beside the epochs; nothing by default. Called in the driver.
+        """Background work on a version that is worth doing; nothing by default. Called in the driver.
 
         Args:
             storage: where state files are.

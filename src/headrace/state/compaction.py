@@ -167,7 +167,7 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What became of a task.
+    """The result of a task.
 
     Attributes:
         task: the task.
@@ -192,7 +192,7 @@ def plan_compaction(
     event_times: Mapping[str, int] = MappingProxyType({}),
     section_of: SectionOf = Section.stored,
 ) -> list[CompactionTask]:
-    """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
+    """The merges that are worth doing in a version; ``now`` is a reading of the job's clock, in milliseconds.
 
     ``event_times`` says by operator what event time the task has reached.
 

@@ -72,7 +72,7 @@ def _deep_copy(value: object, subject: str) -> Any:
 
 
 def copier(type_: TypeInformation) -> Callable[..., Any]:
-    """What copies values of a type as :func:`copy_value` does, with the same arguments."""
+    """The function that copies values of a type as :func:`copy_value` does, with the same arguments."""
     if type_.is_immutable:
         return _same
     if isinstance(type_, RowTypeInfo) and all(field.is_immutable for field in type_.field_types):
@@ -92,7 +92,7 @@ def elements_of(given: object, subject: str) -> Iterable[Any]:
     """The elements that a list state is given.
 
     A string, whose characters would become elements, and a dict, whose keys would, are taken for one element that
-    somebody has forgotten to put into a list.
+    was not put into a list.
 
     Args:
         given: what the method was called with.

@@ -34,7 +34,7 @@ def _checked_name(name: object) -> str:
 
 
 class StateDescriptor:
-    """What a program says about one of its states.
+    """The declaration of a state in a program.
 
     A type may be given as type information, as a class or type hint, or not at all: then values are pickled.
 
@@ -58,7 +58,7 @@ class StateDescriptor:
     """
 
     kind: ClassVar[str]
-    """How the state is stored; states of different kinds cannot take each other's place."""
+    """The kind of the stored state; states of different kinds cannot replace each other."""
 
     def __init__(self, name: str, type_info: TypeInformation) -> None:
         self.name = _checked_name(name)
@@ -93,7 +93,7 @@ class StateDescriptor:
 
     @property
     def label(self) -> str:
-        """What errors call the state."""
+        """The name of the state in errors."""
         return self.subject or f"{self.kind} state {self.name!r}"
 
     def get_name(self) -> str:

@@ -58,7 +58,7 @@ class RenamedFields:
 
     @classmethod
     def given(cls, renamed: Any) -> Self:
-        """What a program says by ``set_renamed_fields``.
+        """The declaration of ``set_renamed_fields``.
 
         Raises:
             InvalidProgramError: when it is no mapping of names to others.
@@ -191,7 +191,7 @@ _WIDER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """How what is stored becomes what is declared.
+    """The migration from a stored type to a declared one.
 
     Attributes:
         changes: what is different, in words; empty when nothing is.
@@ -220,7 +220,7 @@ class Evolution:
 
 
 class Incompatible(Exception):
-    """What is stored cannot become what is declared.
+    """The stored type cannot become the declared one.
 
     Attributes:
         differences: all of them, in words.
@@ -361,7 +361,7 @@ class _Plan:
         return lambda array: _with_columns(array, columns, fields)
 
     def _cannot_tell_fields(self, stored: CompositeTypeInfo, declared: CompositeTypeInfo) -> bool:
-        """Without names, fields are told by their places: which one is gone, or new between others, nobody knows."""
+        """Without names, fields are identified by places: which one is gone, or new between others, is unknown."""
         return (_is_nameless(stored) or _is_nameless(declared)) and (
             _is_nameless(stored) != _is_nameless(declared) or len(stored.types) > len(declared.types)
         )
@@ -397,7 +397,7 @@ class _Plan:
     def _field(
         self, stored: CompositeTypeInfo, declared: CompositeTypeInfo, name: str, source: str, path: str
     ) -> _Convert:
-        """What gives the column of a declared field, from the column of records."""
+        """The function that gives the column of a declared field, from the column of records."""
         place = stored.field_index(source)
         type_ = declared.field_types[declared.field_index(name)]
         convert = self.between(stored.field_types[place], type_, inside(path, source))
@@ -431,7 +431,7 @@ _WIDENED: Final = frozenset(
 
 
 def _default_of(declared: CompositeTypeInfo, name: str) -> Any:
-    """What a field has that a stored record lacks; rows and dicts have None in it."""
+    """The default of a field that a stored record lacks; rows and dicts have None in it."""
     if isinstance(declared, DataclassTypeInfo):
         found = next(each for each in dataclasses.fields(declared.record_class) if each.name == name)
         make: Any = found.default_factory
@@ -491,7 +491,7 @@ def _with_columns(records: pa.StructArray, columns: Sequence[_Convert], fields: 
 
 
 def _how_to_fill(declared: CompositeTypeInfo, left_out: Sequence[str]) -> str:
-    """What to do about a field that has no default."""
+    """The advice for a field that has no default."""
     if isinstance(declared, TupleTypeInfo):
         return ", as no field of a tuple has: declare a row without names, whose fields may be None"
     spelled = declared.class_name if isinstance(declared, NamedCompositeTypeInfo) else str(declared)
@@ -501,7 +501,7 @@ def _how_to_fill(declared: CompositeTypeInfo, left_out: Sequence[str]) -> str:
 
 
 OTHER_UID: Final = "give the operator another uid, or restore the old declaration"
-"""What is to be done when an operator has kept something else for itself."""
+"""The advice for an operator whose own state has changed."""
 
 _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -515,7 +515,7 @@ def difference(stored: object, declared: object) -> str:
 
 
 def difference_of_columns(stored: pa.Schema, declared: pa.Schema) -> str:
-    """What is not the same in two schemas."""
+    """The differences between two schemas."""
     if stored.names != declared.names:
         return f"stored {', '.join(stored.names)}, declared {', '.join(declared.names)}"
     return "; ".join(
@@ -539,7 +539,7 @@ def in_words(described: object) -> str:
 
 
 def _of_kind(described: dict[str, Any]) -> str:
-    """What has a kind, perhaps the name of a column, and parameters: ``sum integers of price``."""
+    """The text of a description: kind, perhaps the name of a column, parameters: ``sum integers of price``."""
     words = " ".join(_INNER_CAPITAL.split(str(described.pop("kind", "")))).lower()
     of_column = f" of {described.pop('name')}" if "name" in described else ""
     parameters = ", ".join(_parameter(name.replace("_", " "), value) for name, value in described.items())

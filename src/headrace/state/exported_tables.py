@@ -139,7 +139,7 @@ def cut(
             pending = [batch.slice(stop)] if stop < batch.num_rows else []
             size, end = sum(rest.nbytes for rest in pending), piece.hashes[1]
             yield piece
-            del piece  # whoever got it is done with it
+            del piece  # its receiver is done with it
     if pending:
         last = _piece(pending, end, hashes[0]) if by_hash else Piece(concat(pending), hashes)
         pending = []
@@ -313,7 +313,7 @@ def _in_order(rows: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
 
 
 def _is_sorted(rows: pa.RecordBatch, names: list[str]) -> bool:
-    """Return whether rows are known to be in order, as those are that nobody has changed."""
+    """Return whether rows are known to be in order, as those are that were not changed."""
     equal = np.ones(max(0, rows.num_rows - 1), np.bool_)
     for name in names:
         values: Any = rows.column(name)
@@ -394,5 +394,5 @@ def _without(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
 
 
 def _time_of(runs: Sequence[Run], now: int) -> int:
-    """What time it is for the elements of a store; of one that ages in event time all that is there is taken along."""
+    """The present time for the elements of a store; of one that ages in event time, all elements are exported."""
     return MIN_WATERMARK if runs[-1].meta.get(TTL) == IN_EVENT_TIME else now

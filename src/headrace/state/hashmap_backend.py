@@ -81,7 +81,7 @@ class HashMapOperatorStates:
         self._without_keys: OperatorStateBackend | None = None
         if kinds - KEYED:
             self._without_keys = OperatorStateBackend(uid, kinds, store, is_restored=is_restored)
-        # Windows over columns keep neither keyed states nor timers, so both are made when they are first asked for.
+        # Windows over columns keep neither keyed states nor timers, so both are made at their first use.
         self._codec: KeyCodec | None = None
         self._keyed: KeyedStateBackend | None = None
         self._timers: HashMapTimers | None = None
@@ -257,7 +257,7 @@ class HashMapTaskStates:
             self._stores[table.uid, table.store] = RunStore(table.store, hashes, runs, partition=self._partition)
 
     def pretend(self, heads: Iterable[RunHead]) -> None:
-        """Puts runs without rows into stores, which say what stored ones say: for who only asks what is stored."""
+        """Puts runs without rows into stores, with the descriptions of stored ones, for readers of these alone."""
         runs: dict[StoreKey, list[Run]] = {}
         for head in heads:
             empty = Section(pa.RecordBatch.from_pylist([], head.schema))
@@ -454,7 +454,7 @@ class HashMapBackend(StateBackendPlugin):
     """State in columns, in files that are mapped into memory; only what has changed is written."""
 
     def sections(self, storage: Folder) -> SectionOf:
-        """What opens the sections that an index describes."""
+        """The opener of the sections that an index describes."""
         return Section.stored
 
     def open(

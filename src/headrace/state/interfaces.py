@@ -1,4 +1,4 @@
-"""What user code sees of keyed state: PyFlink's interfaces of states, and of the store that gives them."""
+"""The interfaces of keyed state for user code: PyFlink's states, and the store that gives them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -79,7 +79,7 @@ class AppendingState(State, Generic[T_contra, OUT_co]):
 
     @abstractmethod
     def get(self) -> OUT_co:
-        """What the elements have become."""
+        """The result for the elements so far."""
 
     @abstractmethod
     def add(self, value: T_contra) -> None:
@@ -173,7 +173,7 @@ class ListState(MergingState[T, list[T]]):
 
 
 class ReadableMapState(State, Generic[K, V]):
-    """What can be read of a state that is a dict, whoever may change it."""
+    """The methods that read a state that is a dict, whether or not the caller may change it."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:

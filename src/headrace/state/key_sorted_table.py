@@ -352,7 +352,7 @@ def _narrowed(source: Section, firsts: Longs, lasts: Longs, lows: Longs, highs: 
 
 
 def _bisect(numbers: Longs, starts: Longs, stops: Longs, values: Longs, precede: np.ufunc) -> Longs:
-    """Where, in each of some sorted ranges, the numbers begin that do not precede a value.
+    """The places, one in each of some sorted ranges, where the numbers begin that do not precede a value.
 
     All ranges are halved at once, without branches, until few are left that are longer than the others: to pick the
     open ones before each step costs more than to halve the closed ones along with them.

@@ -1,8 +1,8 @@
 """State without keys at a start of the job: which subtask goes on with which runs of it.
 
-The rules are Flink's. A subtask knows of all that the old ones held from the indexes of their versions, so nobody else
-has to read any of it. Runs that a subtask gets as a whole stay where they are; of one that is cut it writes its share
-into its next version.
+The rules are Flink's. A subtask knows of all that the old ones held from the indexes of their versions, so no other
+process has to read any of it. Runs that a subtask gets as a whole stay where they are; of one that is cut it writes its
+share into its next version.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """What a start means for one subtask of an operator.
+    """The state of one subtask of an operator at a start.
 
     Attributes:
         before: how many subtasks there were.
@@ -77,7 +77,7 @@ class Redistribution:
     def deal(
         self, stores: Mapping[str, Mapping[int, Sequence[P]]], size: Callable[[P], int], cut: Callable[[P, int, int], P]
     ) -> dict[str, list[P]]:
-        """What the subtask goes on with, by store, where a store is any sequence of pieces.
+        """The restored state of the subtask, by store, where a store is any sequence of pieces.
 
         Args:
             stores: by old subtask, the pieces that it held; all stores of the operator's state without keys.
@@ -126,7 +126,7 @@ def _between(
 
 
 def _rows(run: Run) -> int:
-    """Return how many rows are dealt out: those of an ordered run that are over are nobody's."""
+    """Return how many rows are dealt out: those of an ordered run that are over belong to no subtask."""
     return run.rows - _first_row(run)
 
 
@@ -203,7 +203,7 @@ def _bits(array: pa.Array) -> pa.Buffer:
 
 
 def meta_of_list(descriptor: ListStateDescriptor) -> dict[str, Any]:
-    """What the runs of a list say about themselves."""
+    """The description of a list's runs."""
     return {KIND: SUBTASK_LIST, TYPES: descriptor.stored_types()}
 
 

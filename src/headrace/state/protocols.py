@@ -1,4 +1,4 @@
-"""What operators know of the state that they keep, whichever backend keeps it.
+"""The protocols of state that operators use, whichever backend keeps it.
 
 A task gives each of its operators its own (:class:`OperatorStates`): keyed states and timers, states without keys, logs
 of tables. ``docs/state-backends.md`` says what has to be kept to.
@@ -111,11 +111,11 @@ class Timers(Protocol):
 
     @property
     def event(self) -> DomainTimers:
-        """Those in event time, which advances with the watermark."""
+        """The timers in event time, which advances with the watermark."""
 
     @property
     def processing(self) -> DomainTimers:
-        """Those in processing time, which advances with the epochs' clock."""
+        """The timers in processing time, which advances with the epochs' clock."""
 
 
 class StatesWithoutKeys(Protocol):
@@ -140,7 +140,7 @@ class StatesWithoutKeys(Protocol):
     def list_log(self, name: str) -> RunStore:
         """A log of tables, as :meth:`OperatorStates.store` gives one, whose rows are dealt out as elements of a list.
 
-        Of ordered tables the rows that are over are nobody's: :meth:`Redistribution.runs` knows how to cut them.
+        Of ordered tables the rows that are over belong to no subtask: :meth:`Redistribution.runs` cuts them.
         """
 
 
@@ -229,7 +229,7 @@ WITHOUT_KEYS: Final[StateKinds] = frozenset(StateKind) - KEYED
 
 
 def names_of(kinds: Iterable[StateKind]) -> list[str]:
-    """What manifests and plans call some kinds, always in the same order."""
+    """The names of some kinds in manifests and plans, always in the same order."""
     return [kind.value for kind in StateKind if kind in kinds]
 
 

@@ -66,7 +66,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class TableLayout:
-    """What a table holds.
+    """The layout of a table.
 
     Attributes:
         what: what it is called in errors: ``"timers"``.
@@ -96,7 +96,7 @@ class TableLayout:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What a run says about itself, whatever its rows are."""
+        """The description of a run, whatever its rows are."""
         types = {} if self.values is None else {TYPES: self.values.to_json()}
         return {KIND: self.kind, SORT: self.schema.names[: self.order], **self.about, **types}
 
@@ -184,7 +184,7 @@ def is_large(batch: pa.RecordBatch) -> bool:
 def spilled(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same batch in a file on the machine's own disk.
 
-    The file has no name, so nothing is left of it once nobody holds the batch, however the process ends. Its pages are
+    The file has no name, so nothing is left of it once the batch is released, however the process ends. Its pages are
     memory as long as there is some to spare.
 
     Raises:
@@ -240,7 +240,7 @@ class SortedTable(ABC, Generic[_Piece]):
 
     @abstractmethod
     def _piece(self, batch: pa.RecordBatch) -> _Piece:
-        """What is kept of a batch until the epoch ends."""
+        """The part of a batch that is kept until the epoch ends."""
 
     @abstractmethod
     def _rest(self, piece: _Piece) -> pa.RecordBatch:
@@ -420,7 +420,7 @@ class _Cursor:
             return RunBound(time, self.kept.row, self.kept.next)
         if time < reached.time:
             return rows_above(self._run, time, self.kept.row)
-        # Times that are asked for rise, as a rule: the next search goes on from here.
+        # Requested times rise, as a rule: the next search goes on from here.
         self._reached = rows_above(self._run, time, reached.row)
         return self._reached
 

@@ -42,7 +42,7 @@ SectionOf = Callable[[Entry, str, Callable[[], "MappedFile"]], "Section"]
 
 
 class RunHead(NamedTuple):
-    """What is known of a run without its rows.
+    """The description of a run without its rows.
 
     Attributes:
         uid: the operator.
@@ -317,7 +317,7 @@ class StateFiles:
         """A function that opens a file when its bytes are needed.
 
         It raises a ``StateCorruptedError`` when the file is missing, and an ``InfrastructureError`` when it cannot be
-        read: a function of the user may have asked for state, and is not what failed.
+        read: a function of the user may have read state, and is not what failed.
         """
         return partial(self._map, name)
 
@@ -446,7 +446,7 @@ def _unpacked(packed: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """Which version of the state of a task is to be written; attributes as in :class:`VersionRef` and ``snapshot``."""
+    """The version of a task's state that is to be written; attributes as in :class:`VersionRef` and ``snapshot``."""
 
     stage: int
     partition: int

@@ -87,7 +87,7 @@ _NAMESPACE: Final = "namespace"
 _ORDER: Final = [_TIME, HASH, KEY, _NAMESPACE]
 
 _Identity = tuple[int, "Namespace"]
-"""What tells apart the timers of one time: the ordinal of the key, and the namespace."""
+"""The identity of a timer among those of one time: the ordinal of the key, and the namespace."""
 
 MOST_READ: Final = 1 << 16
 """Of so many timers in each run objects are made together: at the end of the input all that there are fall due."""
@@ -179,7 +179,7 @@ class TimerQueue:
             namespaces = _namespaces_of(due.column(_NAMESPACE))
             timers = list(map(Timer, times, entries, namespaces))
         self._stored.extend(times, timers)
-        # Whoever set a timer for a namespace will want what it holds.
+        # The owner of a timer for a namespace will read what it holds.
         self._scope.expect((timer.entry, timer.namespace) for timer in timers if timer.namespace is not None)
         return timers
 
@@ -274,7 +274,7 @@ class TimerQueue:
             yield timer
 
     def _new_rows(self) -> pa.RecordBatch | None:
-        """What is new, in the order of the table; what was deleted only where something may be there to be hidden."""
+        """The new timers, in the order of the table; deleted ones only where there may be one to hide."""
         older = TimerLog()
         for time, identities in self._new.items():
             for (ordinal, namespace), live in identities.items():

@@ -18,14 +18,14 @@ TtlScale = Literal[True, "event"]
 
 IN_PROCESSING_TIME: Final[TtlScale] = True
 IN_EVENT_TIME: Final[TtlScale] = "event"
-"""What the ``meta`` of runs says of the time in which their expiries are."""
+"""The values of the time domain of expiries in the ``meta`` of runs."""
 
 DEFAULT_CLEANUP_SIZE: Final = 5
 DEFAULT_QUERY_ENTRIES: Final = 1000
 
 
 class TtlUpdateType(Enum):
-    """What prolongs the life of an element."""
+    """The accesses that prolong the life of an element."""
 
     Disabled = 0
     """State does not expire."""
@@ -38,7 +38,7 @@ class TtlUpdateType(Enum):
 
 
 class TtlVisibility(Enum):
-    """Whether an expired element can still be seen."""
+    """The visibility of an expired element."""
 
     ReturnExpiredIfNotCleanedUp = 0
     """It can be read until something has removed it."""
@@ -48,7 +48,7 @@ class TtlVisibility(Enum):
 
 
 class TtlTimeScale(Enum):
-    """What time elements age in."""
+    """The time in which elements age."""
 
     ProcessingTime = 0
     """The clock, as it stands during an epoch."""
@@ -58,7 +58,7 @@ class TtlTimeScale(Enum):
 
 
 class CleanupStrategy(Enum):
-    """Ways to remove expired elements that nobody reads."""
+    """Ways to remove expired elements that are not read."""
 
     FULL_STATE_SCAN_SNAPSHOT = 0
     INCREMENTAL_CLEANUP = 1
@@ -98,7 +98,7 @@ class CompactFilterCleanup:
 
 
 class TtlCleanup:
-    """How expired elements are removed.
+    """The ways in which expired elements are removed.
 
     Kept so that programs run unchanged. Here every merge of runs removes what has expired by then, which costs nothing
     more; the strategies do not change that.
@@ -117,7 +117,7 @@ class TtlCleanup:
         return self._is_cleanup_in_background
 
     def in_full_snapshot(self) -> bool:
-        """Return whether cleanup at full snapshots was asked for."""
+        """Return whether cleanup at full snapshots was requested."""
         return CleanupStrategy.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanup | None:
@@ -234,7 +234,7 @@ class StateTtlConfigBuilder:
 
 
 class StateTtlConfig:
-    """How long elements of a state live, made by :meth:`new_builder`.
+    """The time to live of elements of a state, made by :meth:`new_builder`.
 
     Examples:
         >>> from headrace.common import Time
@@ -276,7 +276,7 @@ class StateTtlConfig:
         return StateTtlConfigBuilder(ttl)
 
     def get_update_type(self) -> TtlUpdateType:
-        """What prolongs the life of an element."""
+        """The accesses that prolong the life of an element."""
         return self._update_type
 
     def get_state_visibility(self) -> TtlVisibility:
@@ -346,7 +346,7 @@ class TtlPolicy:
 
     @property
     def scale(self) -> TtlScale:
-        """What runs say of the expiries that are stored in them."""
+        """The time domain of the expiries, as the ``meta`` of runs has it."""
         return IN_EVENT_TIME if self.is_in_event_time else IN_PROCESSING_TIME
 
     def expiry(self, now: int) -> int | None:

@@ -58,7 +58,7 @@ _ERRNO_OF_KINDS: Final[tuple[tuple[type[OSError], int], ...]] = (
 )
 _NEVER: Final = ("InvalidPathException", "UnsupportedOperationException")
 _NEVER_OF_CLIENT: Final = ("InvalidArgument", "InvalidPath", "UrlParseError", "UnsupportedFeature")
-"""What would go wrong again."""
+"""The errors that another attempt would meet again."""
 
 _CLIENT_ERROR: Final = re.compile(r'[A-Za-z]+\("(.*)"\)')
 """A class of the client's own errors, and what it says."""
@@ -68,7 +68,7 @@ _DATA_NODE: Final = re.compile(r'host_name: "([^"]*)".*?xfer_port: ([0-9]+)')
 _LONGEST_TEXT: Final = 300
 
 _DISCONNECTED: Final = "disconnected"
-"""What the client says, besides errors of the system, when a connection has broken."""
+"""The client's errors, besides those of the system, when a connection has broken."""
 
 
 class Connection:

@@ -88,7 +88,7 @@ _NAMES: Final = {
     "abfs": _AZURE,
     "abfss": _AZURE,
 }
-"""What options are called, for hints; the client knows a few more."""
+"""The names of options, for hints; the client has a few more."""
 
 _FAMILIES: Final = {
     "aws_": ("s3", "s3a"),
@@ -102,11 +102,11 @@ _S3_ERROR: Final = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Mess
 _TRUTH: Final = {"true": True, "false": False}
 
 NO_BUCKET: Final = "there is no such bucket, or the store's endpoint is another one"
-"""What else is missing when a put, a list or the store itself finds nothing."""
+"""The error where the bucket is missing, and so a put, a list or the store itself finds nothing."""
 
 _NAMES_OF_BUCKETS: Final = ("bucket", "bucket_name", "container_name")
 _ENDPOINTS: Final = ("endpoint", "endpoint_url")
-"""How options end, whatever they begin with, that say where the objects are, and where the store."""
+"""The ends of options, whatever they begin with, that locate the objects, and the store."""
 
 
 @lru_cache(maxsize=8)
@@ -235,8 +235,8 @@ def _text_of(error: BaseException) -> str:
 
 
 _TRIES: Final = 2
-"""How often a file is tried to be created whose put was sent, but not answered: the store's client cannot tell one that
-was done from another's, so it does not try again itself."""
+"""The most attempts to create a file whose put was sent, but not answered: the store's client cannot distinguish one
+that was done from another's, so it does not try again itself."""
 
 _IN_DOUBT: Final = (errno.EIO, errno.EAGAIN)
 
@@ -244,15 +244,15 @@ _MARK: Final = "writer"
 """The attribute of an object that says which call has created it."""
 
 _SINGLE_PUT_BYTES: Final = 16 << 20
-"""What is larger is sent in several parts, without a copy of the whole."""
+"""The size from which on a file is sent in several parts, without a copy of the whole."""
 
 _BLOCK_BYTES: Final = 4 << 20
 _NANOS: Final = 1_000_000_000
 
 _COPY_OPTION: Final = "copy_if_not_exists"
 _WAYS_OF_COPYING: Final = ("header: if-none-match: *", "multipart")
-"""How S3 replaces nothing: by a header of the copy, which not all that speak like S3 heed; or when the parts
-that were copied are put together, which is not one step any more, but hardly less."""
+"""The ways in which S3 replaces nothing: by a header of the copy, which not all stores of its protocol heed; or when
+the parts that were copied are put together, which is not one step any more, but hardly less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _KEYS: Final = {
 _ROLE: Final = {"role_arn": "role_arn", "web_identity_token_file": "web_identity_token_file"}
 
 _NEEDS_OTHERS: Final = ("sso_session", "sso_start_url", "credential_process", "credential_source", "source_profile")
-"""What only the tools of AWS can make keys of."""
+"""The settings from which only the tools of AWS can make keys."""
 
 _S3_ENDPOINT: Final = re.compile(r"\bs3\s*=\s*\n(?:.*\n)*?\s*endpoint_url\s*=\s*(\S+)")
 
@@ -198,7 +198,7 @@ def _check_account(bucket: str, options: Mapping[str, str], environment: Mapping
 
 
 def _silence_of(cloud: _Cloud, metadata: str) -> object:
-    """Why a machine has no role; None when it has one."""
+    """The reason why a machine has no role; None when it has one."""
     path, method, headers = cloud.role
     request = urllib.request.Request(f"{metadata}{path}", method=method, headers=dict(headers))
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -32,7 +32,7 @@ _KINDS: Final[dict[str, Callable[[StateScope, StateTable, Any], Any]]] = {
     "reducing": FoldedReducingState,
     "aggregating": FoldedAggregatingState,
 }
-"""What makes the state of a descriptor, by the descriptor's ``kind``."""
+"""The functions that make the state of a descriptor, by the descriptor's ``kind``."""
 
 
 class _States:
@@ -135,12 +135,12 @@ class KeyedStateBackend(KeyScope):
         return [(entry, namespace) for entry, (_, namespace) in zip(entries, pairs, strict=True)]
 
     def enter_namespace(self, namespace: Namespace, keys: Iterable[KeyEntry]) -> None:
-        """Sets the current namespace. The state that ``keys`` have in it is read together, once one of them asks."""
+        """Sets the current namespace. The state that ``keys`` have in it is read together, at the first use."""
         self.namespace = namespace
         self._pairs.upcoming = keys
 
     def expect(self, pairs: Iterable[tuple[KeyEntry, Namespace]]) -> None:
-        """Says which keys and namespaces will be used: their state is read together, once one of them asks."""
+        """Announces the keys and namespaces that will be used: their state is read together, at the first use."""
         self._pairs.expect(pairs)
 
     def merge_namespaces(self, descriptor: d.StateDescriptor, sources: Iterable[Namespace]) -> None:

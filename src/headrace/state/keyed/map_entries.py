@@ -54,7 +54,7 @@ class MapCell:
         is_read: whether it is known where its entries are stored.
         missing: what stands for the element of an entry that is not among ``entries``.
         ranges: where its entries are stored, oldest first; empty for a small map, and when all that is stored is void.
-        sorted_keys: once a range of entries has been asked for, the keys of those that need not be in ``ranges``, which
+        sorted_keys: once a range of entries has been read, the keys of those that need not be in ``ranges``, which
             are integers; some of these may have been removed since.
         size: how many rows these have.
         look_ups: how many entries have been looked up there.
@@ -144,7 +144,7 @@ class SortedKeys:
     """A growing set of integers.
 
     They lie in sorted lists, each of them at least twice as long as the next one: adding ``n`` of them, with a range
-    asked for after each, takes ``n log n`` steps, where one sorted list would take ``n * n``.
+    read after each, takes ``n log n`` steps, where one sorted list would take ``n * n``.
     """
 
     __slots__ = ("_known", "_lists", "_new")
@@ -161,7 +161,7 @@ class SortedKeys:
             self._new.append(key)
 
     def between(self, low: int, high: int) -> list[int]:
-        """Those from ``low`` up to ``high``, which is not among them; in no particular order."""
+        """The entries from ``low`` up to ``high``, which is not among them; in no particular order."""
         if self._new:
             self._sort_new()
         found: list[int] = []
@@ -184,7 +184,7 @@ MAX_INT64: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class EntryRange:
-    """What one run says about the entries of one key.
+    """The entries of one key in one run.
 
     Attributes:
         run: the run.
@@ -199,7 +199,7 @@ class EntryRange:
 
 @dataclass(frozen=True, slots=True)
 class EntryChanges:
-    """What happened to entries, in this order.
+    """The changes of entries, in this order.
 
     Attributes:
         keys: the keys of the entries.
@@ -227,7 +227,7 @@ class EntryChanges:
 
 
 class MapEntries:
-    """How the entries of one map state are stored; elements are as :class:`Elements` says."""
+    """The layout in which the entries of one map state are stored; elements are those of :class:`Elements`."""
 
     def __init__(self, descriptor: MapStateDescriptor, *, expires: bool) -> None:
         self._key_type = descriptor.key_type
@@ -245,7 +245,7 @@ class MapEntries:
         return {**columns, **self._elements.to_columns(happened.elements)}
 
     def read(self, run: Run, starts: Indices, stops: Indices) -> EntryChanges:
-        """What a run says about ranges of entries, one range after the other."""
+        """The actions of a run on ranges of entries, one range after the other."""
         section = run.section
         places = section.ranges_of(PLACE + ELEMENTS, starts, stops)
         rows = pa.array(rows_as_they_happened(starts, stops - starts, places))
@@ -256,7 +256,7 @@ class MapEntries:
         return self._happened(run, column)
 
     def read_between(self, place: EntryRange, low: int, high: int) -> EntryChanges:
-        """What a run says about the entries with keys from ``low`` up to ``high``, in ascending order of these.
+        """The actions of a run on the entries with keys from ``low`` up to ``high``, in ascending order of these.
 
         The keys are integers, and ``low`` is one that fits 64 bits; ``high`` may exceed them.
         """
@@ -269,7 +269,7 @@ class MapEntries:
         return self._happened(place.run, lambda column: section.rows_of(column + ELEMENTS, start, stop))
 
     def _happened(self, run: Run, column: Callable[[str], pa.Array]) -> EntryChanges:
-        """What a run says about some entries; ``column`` gives of each column what it holds for these."""
+        """The actions of a run on some entries; ``column`` gives the values of a column for these."""
         has_expiries = self._elements.expires and expires(run)
         elements = self._elements.from_columns(column(VALUE), column(EXPIRY) if has_expiries else None)
         return EntryChanges(self._keys(column(self._key_column)), column(ACTION).to_numpy(), elements)
@@ -290,14 +290,14 @@ class MapEntries:
         return keys if self._same_nan is None else list(map(self._same_nan, keys))
 
     def probe(self, key: object) -> "Probe":
-        """What an entry is searched for by; its key is as it comes back from storage."""
+        """The search key of an entry; the key itself is as it comes back from storage."""
         encoded = self._codec.encode([key])
         if pa.types.is_int64(encoded.values.type):
             return Probe(ENTRY_KEY + ELEMENTS, encoded.values.to_numpy()[0], None)
         return Probe(ENTRY_HASH + ELEMENTS, encoded.hashes[0], encoded.values[0].as_py())
 
     def action(self, run: Run, row: int) -> int:
-        """What happened to an entry that was found."""
+        """The action on an entry that was found."""
         action: int = run.section.rows_of(ACTION + ELEMENTS, row, row + 1)[0].as_py()
         return action
 

@@ -1,6 +1,6 @@
 """``MapState`` over columnar runs: only entries that change are written, and the order of insertion is kept.
 
-The map of a key is read as a whole when it is small, or when all of it is asked for. Of a large one, entries are looked
+The map of a key is read as a whole when it is small, or when all of it is needed. Of a large one, entries are looked
 up one by one, until so many have been that reading all of it would have cost little more.
 """
 

@@ -24,10 +24,10 @@ from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import hash_array
 
 GivenNamespace = bytes | int | tuple[int, int]
-"""What states and timers of one key are told apart by: start and end of a window, say, or its end alone."""
+"""The identity of states and timers of one key: start and end of a window, say, or its end alone."""
 
 Namespace = GivenNamespace | None
-"""None: they are told apart by nothing."""
+"""A namespace; None where states and timers are identified by the key alone."""
 
 _KNOWN: Final = 1 << 12
 """Of so many namespaces the other form is remembered: a window has the timers of many keys."""
@@ -94,7 +94,7 @@ class NamespaceScope:
 
     Attributes:
         entries: the pairs.
-        upcoming: keys whose state will be used in the current namespace: it is read together, once one of them asks.
+        upcoming: keys whose state will be used in the current namespace: it is read together, at the first use.
 
     Args:
         keys: the keys of the operator, the current one, and the current namespace.
@@ -119,7 +119,7 @@ class NamespaceScope:
         return last
 
     def expect(self, pairs: Iterable[tuple[KeyEntry, Namespace]]) -> None:
-        """Numbers pairs that will be asked for, so that their state is read together."""
+        """Numbers pairs that will be used, so that their state is read together."""
         pair = self.entries.pair
         for key, namespace in pairs:
             pair(key, namespace)
@@ -132,7 +132,7 @@ class NamespaceScope:
 
 
 def namespaced(codec: KeyCodec) -> Json:
-    """What has to be the same for stored pairs of such keys and namespaces to be readable."""
+    """The properties that must not change, for stored pairs of such keys and namespaces to be readable."""
     return {"key": codec.to_json(), "namespace": True}
 
 
@@ -203,15 +203,15 @@ def _given(namespace: object) -> GivenNamespace:
 
 
 class StateScope(Protocol):
-    """What a state is kept by: the keys of an operator, or pairs of key and namespace."""
+    """The scope of a state: the keys of an operator, or pairs of key and namespace."""
 
     @property
     def current(self) -> Any:
-        """What is being processed; its ``ordinal`` says where a state keeps what it holds for it."""
+        """The current key; its ``ordinal`` is the place of its values in a state."""
 
     @property
     def entries(self) -> Entries[Any]:
-        """What was met in this epoch."""
+        """The keys of this epoch."""
 
 
 class KeyScope:

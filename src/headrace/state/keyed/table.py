@@ -1,4 +1,4 @@
-"""What the kinds of keyed state have in common: their runs, reading many keys at once, writing what has changed."""
+"""The base of all kinds of keyed state: their runs, reading many keys at once, writing what has changed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _NAMESPACES: Final = "namespaces"
 
 @dataclass(frozen=True, slots=True)
 class RunMatch:
-    """Rows of one run that belong to some of the keys that were asked for.
+    """Rows of one run that belong to some of the keys that are read.
 
     Attributes:
         run: the run.
@@ -144,7 +144,7 @@ class StateTable:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """How the elements of a state become columns and back.
+    """The conversion of a state's elements to columns and back.
 
     With a time to live an element is kept in memory as a pair of value and expiry (None for one that was stored before
     the state had a time to live, or while elements aged in another time), else as the value itself.
@@ -374,7 +374,7 @@ C = TypeVar("C", bound=Cell)
 
 
 class NestedCells(Generic[C]):
-    """What is in memory for each key of a state with several elements per key: one cell, made when it is needed.
+    """The cells in memory of a state with several elements per key: one for each key, made when it is needed.
 
     Args:
         scope: whose keys these are.

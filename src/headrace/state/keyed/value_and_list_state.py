@@ -37,7 +37,7 @@ CHANGED: Final[Any] = object()
 """Stands for a stored element whose successor was changed in place."""
 
 _ELEMENT_NAMES: Final = {"value": "value", "reducing": "reduced value", "aggregating": "accumulator"}
-"""What errors call the element of a state, by the kind of its descriptor."""
+"""The names of the elements of states in errors, by the kind of the descriptor."""
 
 
 class _KeyedState:

@@ -29,7 +29,7 @@ class KeyColumn:
     """Keys of some records in canonical form.
 
     Args:
-        hashes: the 64-bit hash of each, where somebody knows them already.
+        hashes: the 64-bit hash of each, where they are known already.
 
     Attributes:
         values: int64, string or binary; no nulls. Two keys are equal when these values are.
@@ -53,7 +53,7 @@ class KeyColumn:
 
     @property
     def hashes(self) -> npt.NDArray[np.uint64]:
-        """The 64-bit hash of each; computed when it is first asked for, since not everybody needs them."""
+        """The 64-bit hash of each; computed at the first use, since not all callers need them."""
         if self._hashes is None:
             self._hashes = hash_array(self.values)
         return self._hashes
@@ -82,7 +82,7 @@ class KeyColumn:
 
 
 class KeyCodec(ABC):
-    """How the keys of one operator are stored; chosen when the job is planned. Picklable.
+    """The format in which the keys of one operator are stored; chosen when the job is planned. Picklable.
 
     Attributes:
         type: the type of the keys.
@@ -152,7 +152,7 @@ class KeyCodec(ABC):
         return values_to_array(self.type, self.decode(values))
 
     def to_json(self) -> Json:
-        """What has to be the same for stored keys to be readable."""
+        """The properties that must not change, for stored keys to be readable."""
         return {"storage": str(self.arrow_type), "type": self.type.to_json()}
 
 
@@ -304,7 +304,7 @@ def _unhashable(key: Any) -> InvalidTypeError:
 
 
 def not_hashable(key: Any) -> str:
-    """Why something that is not hashable cannot be a key, and what can be one in its place."""
+    """The reason why something that is not hashable cannot be a key, and what can be one in its place."""
     instead = _HASHABLE.get(type(key), "use tuples instead of lists, and @dataclass(frozen=True) for records")
     return f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; {instead}"
 
@@ -313,7 +313,7 @@ SMALL_BATCH: Final = 32
 """Up to this many keys a dict is faster than sorting."""
 
 MOST_AHEAD: Final = 1 << 10
-"""The most keys that are decoded together when one of them is asked for."""
+"""The most keys that are decoded together when one of them is needed."""
 
 
 class KeyEntry:
@@ -338,7 +338,7 @@ class KeyEntry:
 
 
 class EncodedKeyEntry(KeyEntry):
-    """The same for a key that has to be decoded, which is done when it is asked for."""
+    """The same for a key that has to be decoded, which is done when it is needed."""
 
     __slots__ = ("_decoder",)
 
@@ -362,7 +362,7 @@ class EncodedKeyEntry(KeyEntry):
 
 
 class _Decoder:
-    """Decodes keys that are asked for one by one, more of them at a time when they are asked for in their order."""
+    """Decodes keys that are read one by one, more of them at a time when they are read in their order."""
 
     __slots__ = ("_ahead", "_codec", "_entries", "_next")
 
@@ -430,7 +430,7 @@ class Entries(Generic[E]):
     def columns(self, start: int, stop: int) -> KeyColumn:
         """The encoded entries with the ordinals from ``start`` up to ``stop``."""
         newest = len(self.all) - len(self._chunks[-1])
-        if start >= newest:  # as a rule the newest are asked for, and the others need not be copied for that
+        if start >= newest:  # as a rule the newest are read, and the others need not be copied for that
             return self._chunks[-1].slice(start - newest, stop - newest)
         self._chunks = [KeyColumn.concat(self._chunks)]
         return self._chunks[0].slice(start, stop)
@@ -519,7 +519,7 @@ def distinct_keys(keys: KeyColumn) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
 def _in_order_of_appearance(
     first: npt.NDArray[np.int64], group: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """What `distinct_keys` gave, renumbered: entries and their state then lie in memory as the records come by.
+    """The result of `distinct_keys`, renumbered: entries and their state then lie in memory in the order of records.
 
     With more keys than fit the processor's caches, that is what a call of the user's function waits for.
     """

@@ -444,7 +444,7 @@ _MOST_KEYS: Final = 4096
 
 
 def _pieces(array: pa.Array) -> Pieces | None:
-    """What makes, one after the other, the encoded values of the column."""
+    """The function that makes the encoded values of the column, one after the other."""
     if pa.types.is_struct(array.type):
         return None if array.null_count else _pieces_of_fields(array.flatten())
     encode = next((encode for is_type, encode in _ENCODERS if is_type(array.type)), None)
@@ -577,4 +577,4 @@ _ENCODERS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array],
     (pa.types.is_floating, _floats),
     (pa.types.is_decimal128, _decimals),
 )
-"""How columns of each type are encoded; those of others are encoded as Python objects."""
+"""The encoders of columns, by type; columns of other types are encoded as Python objects."""

@@ -28,7 +28,7 @@ P4: Final = 0x85EBCA77C2B2AE63
 P5: Final = 0x27D4EB2F165667C5
 PRIMES: Final = (P1, P2, P3, P4, P5)
 SEEDS: Final = (P1 + P2 & _ALL, P2, 0, -P1 & _ALL)
-"""What the four accumulators of a stripe begin with."""
+"""The initial values of the four accumulators of a stripe."""
 
 _stripe = Struct("<4Q").unpack_from
 _lane = Struct("<Q").unpack_from

@@ -19,7 +19,7 @@ NO_INTEGER: Final = -6_788_302_154_960_231_041
 """The integer that stands for null; as a value of a 64-bit column it is refused."""
 
 _NO_TEXT: Final = b"\xff"
-"""What stands for null among strings: no string is encoded like this."""
+"""The string for null: no string is encoded like this."""
 
 
 class NullableKeys(KeyCodec):

@@ -119,7 +119,7 @@ def has_columns(type_: TypeInformation) -> bool:
 
 
 def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
-    """What turns a value of the type into one made of tuples; None when it is that already."""
+    """The function that turns a value of the type into one made of tuples; None when it is that already."""
     if isinstance(type_, ListTypeInfo):
         return _each(to_plain(type_.element_type), tuple)
     if not isinstance(type_, CompositeTypeInfo):
@@ -138,7 +138,7 @@ def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
 
 
 def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
-    """What turns a decoded value back into one of the type; None when it is that already."""
+    """The function that turns a decoded value back into one of the type; None when it is that already."""
     if isinstance(type_, BasicTypeInfo):
         restore = basic_handler_of(type_).from_equal
         return None if restore is None else lambda value: None if value is None else restore(value)
@@ -160,7 +160,7 @@ def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
 
 
 def _each(part: Callable[[Any], Any] | None, build: Callable[[Iterable[Any]], Any]) -> Callable[[Any], Any]:
-    """What converts each item of a list, and builds a tuple or list of them."""
+    """The function that converts each item of a list, and builds a tuple or list of them."""
 
     def convert(items: Any) -> Any:
         if items is None:
@@ -171,7 +171,7 @@ def _each(part: Callable[[Any], Any] | None, build: Callable[[Iterable[Any]], An
 
 
 NAN: Final = nan
-"""The one object that stands for all NaNs that are floats."""
+"""The one object that represents all NaNs that are floats."""
 
 DECIMAL_NAN: Final = Decimal("NaN")
 """The same for decimals."""
@@ -181,7 +181,7 @@ PLAIN: Final[frozenset[type]] = frozenset({int, str, bytes, bool, type(None)})
 
 
 def nan_replacer(type_: TypeInformation) -> Callable[[Any], Any] | None:
-    """What puts those objects into keys of a type; None when there is no NaN in any of these."""
+    """The function that puts those objects into keys of a type; None when there is no NaN in any of these."""
     if isinstance(type_, PickledBytesTypeInfo):
         return partial(same_nan, decimal=NAN)  # where there is no type to tell them apart, all NaNs are one key
     leaves = leaf_types(type_)

@@ -47,7 +47,7 @@ def row_keys(keys: KeyColumn) -> list[bytes]:
 
 
 def first_key(hash_: int) -> bytes:
-    """What no row of that hash, or of a greater one, comes before."""
+    """A bound that no row of that hash, or of a greater one, precedes."""
     return hash_.to_bytes(HASH_BYTES, "big")
 
 
@@ -111,7 +111,7 @@ _SCAN_COST: Final = 4
 
 
 class TableSection(Section):
-    """A section of which keys are looked up in a table, or ranges of hashes are read; all of it only when asked for."""
+    """A section of which keys are looked up in a table, or ranges of hashes are read; all of it only when needed."""
 
     __slots__ = ("_about", "_codec", "_length", "_tables")
 
@@ -136,7 +136,7 @@ class TableSection(Section):
         return self._codec.schema
 
     def narrowed(self, keys: KeyColumn) -> Section:
-        """Those rows that keys, in the order of runs, have."""
+        """The rows of keys, in the order of runs."""
         wanted = row_keys(keys)
         found = self._tables.read(self.file, self._length, lambda table: self._find(table, wanted))
         return Section(self._codec.decode([*found], [*found.values()]))
@@ -176,8 +176,8 @@ def merge_into_table(
 ) -> CompactionResult:
     """Merges the runs of a task into a table.
 
-    Unlike those of columns, tables of the same rows differ: RocksDB marks each with a number of its own. Whoever merges
-    twice writes two files, of which one is needed.
+    Unlike those of columns, tables of the same rows differ: RocksDB marks each with a number of its own. A process that
+    merges twice writes two files, of which one is needed.
 
     Raises:
         StateCorruptedError: when a file is missing or damaged.

@@ -112,7 +112,7 @@ class RocksTable:
     def __init__(self, folder: Path, settings: RocksDBSettings, size: int) -> None:
         library = rocksdict()
         options = _options(settings)
-        # Without being told the options of each column family, rocksdict would take those of the file, and a cache of
+        # Without the options of each column family, rocksdict would take those of the file, and a cache of
         # its own for each table.
         families = {"default": options}
         read_only = library.AccessType.read_only(False)
@@ -200,7 +200,7 @@ _HIGH_MEMORY: Final = "SPINNING_DISK_OPTIMIZED_HIGH_MEM"
 
 @dataclass(frozen=True, slots=True)
 class RocksDBSettings:
-    """How tables are written and read.
+    """The options with which tables are written and read.
 
     Attributes:
         cache_size: bytes of blocks that a process keeps in memory, indexes and filters among them.
@@ -226,7 +226,7 @@ class RocksDBSettings:
 
     @staticmethod
     def of(configuration: Configuration) -> RocksDBSettings:
-        """Those that the options of a job make."""
+        """The options that the configuration of a job makes."""
         read = configuration.get
         has_memory = read(options.ROCKSDB_PREDEFINED) == _HIGH_MEMORY
         cache = read(options.ROCKSDB_CACHE_SIZE, (256 << 20) if has_memory else options.ROCKSDB_CACHE_SIZE.default)
@@ -247,7 +247,7 @@ PIECE: Final = 8 << 20
 """Bytes that are fetched at once."""
 
 _ABANDONED_S: Final = 3600
-"""After so long, what nobody has finished is of a process that has died."""
+"""The age from which on an unfinished copy is of a process that has died."""
 
 _UNFINISHED: Final = "unfinished-"
 _WHERE: Final = "set state.backend.rocksdb.localdir to a folder of your own on a disk with room"
@@ -267,7 +267,7 @@ class LocalTables:
         self._folder = Path(settings.local_dir or Path(tempfile.gettempdir()) / f"headrace-tables-{os.getuid()}")
 
     def read(self, name: str, size: int, ask: Callable[[RocksTable], T]) -> T:
-        """What ``ask`` gives, which is called once more when the copy was damaged.
+        """The result of ``ask``, which is called once more when the copy was damaged.
 
         Args:
             name: the state file.
@@ -360,7 +360,7 @@ class LocalTables:
             raise InfrastructureError(f"{self._folder} cannot be written: {error}; {_WHERE}") from error
 
     def _make_room(self, newest: Path) -> None:
-        """Removes what nobody will finish, and the copies that were used longest ago, down to the limit."""
+        """Removes what will not be finished, and the copies that were used longest ago, down to the limit."""
         copies = []
         for path in self._folder.iterdir():
             with contextlib.suppress(OSError):  # another process removes as well
@@ -396,7 +396,7 @@ class _OpenTables:
         with self._lock:
             self._tables[folder] = table
             while len(self._tables) > limit:
-                self._tables.popitem(last=False)  # closed when nobody reads it any more
+                self._tables.popitem(last=False)  # closed when it is not read any more
         return table
 
     def drop(self, folder: Path) -> None:
@@ -408,7 +408,7 @@ _OPEN: Final = _OpenTables()
 
 
 def _remove(folder: Path) -> None:
-    """Removes a copy in one step, so that nobody finds half of it."""
+    """Removes a copy in one step, so that no process finds half of it."""
     with contextlib.suppress(OSError):
         gone = folder.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         folder.rename(gone)

@@ -209,7 +209,7 @@ class _DirectTable:
 
 
 class _HashTable:
-    """The same for any keys, told apart by their hashes alone: open addressing with linear probing.
+    """The same for any keys, identified by their hashes alone: open addressing with linear probing.
 
     The slot of a hash follows from its low bits: the high ones are alike in a task, which has a range of hashes.
 
@@ -337,7 +337,7 @@ class KeyDictionary:
         most: with more keys than that it starts anew.
 
     Attributes:
-        stored: gives the hashes and keys that it begins with, in order and different; asked once, when rows are to be
+        stored: gives the hashes and keys that it begins with, in order and different; called once, when rows are to be
             grouped for the first time.
     """
 
@@ -442,7 +442,7 @@ class KeyDictionary:
         return np.full(len(hashes), UNKNOWN, np.int32) if self._table is None else self._table.find(hashes, keys)
 
     def _rest(self, *, is_over: bool) -> None:
-        """It was no help: it is tried again only after a while, a longer one each time, and anew if it ``is_over``."""
+        """Note that it was no help: the next try comes after a pause, longer each time, or anew if it ``is_over``."""
         self._pause = self._left = min(2 * self._pause or 1, _LONGEST_PAUSE)
         if is_over:
             self._forget()

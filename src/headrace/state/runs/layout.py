@@ -52,7 +52,7 @@ KEY: Final = "key"
 """The keys in canonical form."""
 
 KEY_ORDER: Final = [HASH, KEY]
-"""What runs of keyed state are sorted by; there is one row per key."""
+"""The order of runs of keyed state; there is one row per key."""
 
 VALUE: Final = "value"
 """Values, elements, or values of entries; for a value state null is a tombstone."""
@@ -82,13 +82,13 @@ ENTRY_HASH: Final = "entry_hash"
 """The hashes of these, by which the entries of a key are sorted; where the keys are integers, these are sorted."""
 
 PLACE: Final = "place"
-"""Where each of the actions on the entries of a key was in the order in which they happened: 0 for the first one."""
+"""The place of each action on the entries of a key in the order in which they happened: 0 for the first one."""
 
 ENTRY: Final = "entry"
 """The entries' keys as the user knows them, where the canonical form would not give back the same object."""
 
 ACTION: Final = "action"
-"""What happens to an entry of a map: one of the three below."""
+"""The action on an entry of a map: one of the three below."""
 
 REMOVED: Final = 0
 PUT: Final = 1

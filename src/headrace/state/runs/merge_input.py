@@ -47,7 +47,7 @@ def expires(run: Run) -> bool:
 
 
 def merged_scale(runs: Sequence[Run]) -> dict[str, Any]:
-    """What a run that several (oldest first) are merged into says of the time in which its expiries are.
+    """The time domain of expiries in a run that several (oldest first) are merged into.
 
     Where runs differ, which a state that some tasks have not opened can leave, the newest ones count: elements of the
     others were there when the state got another time to live, and do not expire until they are written again.
@@ -82,7 +82,7 @@ def _without_age(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 _OF_ROWS: Final = frozenset({TTL, FORMER_TTL, REACHED, SHOWN})
-"""What ``meta`` says of the rows of a run, and not of the whole store."""
+"""The entries of ``meta`` about the rows of a run, and not about the whole store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class MergeInput:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the newest run says about itself; of its rows, what is so of those of all runs."""
+        """The description of the newest run; of its rows, what is true of those of all runs."""
         newest = {entry: said for entry, said in self.runs[-1].meta.items() if entry not in _OF_ROWS}
         least = {entry: self._least(entry) for entry in (REACHED, SHOWN)}
         return {**newest, **merged_scale(self.runs), **{name: said for name, said in least.items() if said is not None}}
@@ -194,12 +194,12 @@ FIRST_PROBE: Final = 1024
 """The distance of the first probe from where a search begins."""
 
 _OF_OTHER_ROWS: Final = {FLOOR, LOW, NEXT}
-"""What ``meta`` says of the rows of one run."""
+"""The entries of ``meta`` about the rows of one run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunBound:
-    """Where in a run the rows begin that are above a time.
+    """The bound in a run from which on rows are above a time.
 
     Attributes:
         time: the time.

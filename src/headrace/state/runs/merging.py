@@ -221,7 +221,7 @@ MANY_RUNS: Final = 5
 """From more runs than this on, compaction merges even what is small or of unequal size."""
 
 MAX_RUNS: Final = 20
-"""In how many runs a key may be when nobody compacts; then the newest are merged, however large they are."""
+"""The most runs that a key may be in without compaction; then the newest are merged, however large they are."""
 
 GROWTH: Final = 2
 """A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""
@@ -381,7 +381,7 @@ _MERGERS: dict[str, tuple[Merger, Describe]] = {
 
 
 def merged_in_order(runs: Sequence[Run], rows: int, now: int) -> Iterator[tuple[pa.RecordBatch, dict[str, Any]]]:
-    """What ordered runs make together, in pieces that follow one another.
+    """The merged rows of ordered runs, in pieces that follow one another.
 
     Args:
         runs: all runs of a store, oldest first.
@@ -490,7 +490,7 @@ def _rows_at_once(runs: Sequence[Run]) -> int:
 
 
 def merged_in_ranges(runs: Sequence[Run], *, is_oldest: bool, now: int) -> Iterator[Piece]:
-    """What runs by key make together, range of hashes by range of hashes; arguments as of ``merge_runs``."""
+    """The merged rows of runs by key, range of hashes by range of hashes; arguments as of ``merge_runs``."""
     rows, size = sum(run.weight for run in runs), sum(run.section.nbytes for run in runs)
     for hashes in equal_ranges(hashes_of(runs), 1 + max(rows // CHUNK_ROWS, size // CHUNK_BYTES)):
         parts = [_part(run, hashes) for run in runs]
