@@ -18,7 +18,7 @@ from headrace.table.rules.push_down import with_common_filters_below, with_filte
 from headrace.table.rules.rank import with_ranks
 from headrace.table.rules.set_operations import with_simple_unions
 from headrace.table.rules.shown_names import with_shown_names
-from headrace.table.rules.simplify import with_constants
+from headrace.table.rules.simplify import with_constants, with_tests_of_operands
 from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
 from headrace.table.rules.unique_groups import with_unique_groups
@@ -45,7 +45,8 @@ def optimized(
     relation = with_constants_above_groups(with_constants(with_unique_groups(relation, purpose), time_zone))
     if purpose.is_shown:
         relation = with_filtered_columns(relation)
-    relation = with_common_filters_below(with_filters_below(with_empty_inputs(relation)))
+    relation = with_tests_of_operands(with_filters_below(with_empty_inputs(relation)))
+    relation = with_common_filters_below(relation)
     relation = with_columns_of_keys(relation if estimates is None else with_join_order(relation, estimates))
     if purpose.is_shown:
         relation = with_shown_names(with_known_columns(relation))

@@ -88,7 +88,7 @@ def simplified(scalar: Scalar) -> Scalar:
     """A condition in the form that plans show."""
     if isinstance(scalar, Call) and scalar.function == "NOT":
         return _negated(scalar)
-    if isinstance(scalar, Call) and scalar.function in _NULL_TESTS:
+    if isinstance(scalar, Call) and scalar.function in NULL_TESTS:
         scalar = _of_operands(scalar)
     if isinstance(scalar, Call) and (known := _of_literals(scalar)) is not None:
         return known
@@ -104,21 +104,26 @@ def simplified(scalar: Scalar) -> Scalar:
     return parts[0] if len(parts) == 1 else replace(scalar, operands=tuple(parts))
 
 
-_NULL_TESTS: Final = {
+NULL_TESTS: Final = {
     "IS UNKNOWN": "IS NULL",
     "IS NOT UNKNOWN": "IS NOT NULL",
     "IS NULL": "IS NULL",
     "IS NOT NULL": "IS NOT NULL",
 }
-_NUMBERS: Final = frozenset(("+", "-", "*", "/"))
+"""Tests for NULL, and the names that plans have for them."""
+
+NULL_BY_OPERANDS: Final = frozenset(("+", "-", "*", "/", "LIKE", *_OPPOSITE))
+"""Functions that are NULL where an operand is, and nowhere else."""
 
 
-def _of_operands(scalar: Call) -> Call:
+def _of_operands(scalar: Call) -> Scalar:
     """A test whether a comparison is unknown, or a number NULL, by tests of its operands for NULL."""
     (tested,) = scalar.operands
-    name = _NULL_TESTS[scalar.function]
-    if not isinstance(tested, Call) or not (tested.function in _OPPOSITE or tested.function in _NUMBERS):
+    name = NULL_TESTS[scalar.function]
+    if not isinstance(tested, Call) or tested.function not in NULL_BY_OPERANDS:
         return replace(scalar, function=name)
+    if not tested.type.nullable:
+        return Literal(name == "IS NOT NULL", type=scalar.type)
     operands = [
         each.operand if isinstance(each, Cast) and each.is_implicit else each
         for each in tested.operands
@@ -128,7 +133,7 @@ def _of_operands(scalar: Call) -> Call:
     if len(tests) == 1:
         return tests[0]
     both = "OR" if name == "IS NULL" else "AND"
-    return replace(scalar, function=both, operands=tests) if tests else replace(scalar, function=name)
+    return replace(scalar, function=both, operands=tests)
 
 
 def _of_literals(scalar: Call) -> Scalar | None:

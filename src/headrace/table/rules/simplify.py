@@ -24,7 +24,7 @@ from headrace.table.logical.join_keys import condition_of
 from headrace.table.logical.relations import Filter, LogicalJoin, Project, Relation, Values
 from headrace.table.logical.scalars import BOOLEAN, Call, Case, Cast, Literal, Scalar, all_of, conjuncts
 from headrace.table.rules.conditions import call, either
-from headrace.table.rules.searches import contradict
+from headrace.table.rules.searches import NULL_BY_OPERANDS, NULL_TESTS, contradict
 
 _ONE_ROW: Final = pa.record_batch([pa.nulls(1, pa.int8())], names=["row"])  # pa.array() would import pandas
 _INTEGERS: Final = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -50,8 +50,19 @@ def with_constants(relation: Relation, time_zone: str) -> Relation:
     return relation.transform(fold)
 
 
+def with_tests_of_operands(relation: Relation) -> Relation:
+    """The relation whose filters, now that they are below projections, test for NULL what is computed there."""
+    return relation.transform(
+        lambda node: _where(node, node.condition.transform(_of_operands)) if isinstance(node, Filter) else node
+    )
+
+
 def _filtered(relation: Filter, compiler: ExpressionCompiler) -> Relation:
-    condition = _simplified(all_of([_folded(each, compiler) for each in conjuncts(relation.condition)]))
+    return _where(relation, all_of([_folded(each, compiler) for each in conjuncts(relation.condition)]))
+
+
+def _where(relation: Filter, given: Scalar) -> Relation:
+    condition = _simplified(given)
     if not isinstance(condition, Literal):
         return replace(relation, condition=condition)
     return relation.input if condition.value else Values((), relation.schema)
@@ -83,12 +94,20 @@ def _folded(scalar: Scalar, compiler: ExpressionCompiler) -> Scalar:
             return node
         return node.with_parts(Scalar, [_value(each, compiler) if _is_converted(each) else each for each in parts])
 
-    found = scalar.transform(_reached).transform(fold)
+    found = scalar.transform(_reached).transform(fold).transform(_of_operands)
     return _value(found, compiler) if _is_converted(found) else found
 
 
 _AS_WRITTEN: Final = frozenset(("+", "-", "*", "/", "%"))
 """Functions of numbers of different types, whose constants stay in the type in which they are written."""
+
+
+def _of_operands(scalar: Scalar) -> Scalar:
+    """Tests of the operands in place of a test whether what is computed of them is NULL: nothing is computed then."""
+    if not isinstance(scalar, Call) or scalar.function not in NULL_TESTS:
+        return scalar
+    (operand,) = scalar.operands
+    return _null_test(scalar) if isinstance(operand, Call) and operand.function in NULL_BY_OPERANDS else scalar
 
 
 def _is_converted(scalar: Scalar) -> bool:
@@ -242,22 +261,19 @@ def _null_test(found: Call) -> Scalar:
     (operand,) = found.operands
     if not is_deterministic(operand):
         return found
+    name = NULL_TESTS[found.function]
     if not operand.type.nullable:
-        return _TRUE if found.function == "IS NOT NULL" else _FALSE
-    if not isinstance(operand, Call) or operand.function not in _NULL_BY_OPERANDS:
+        return _TRUE if name == "IS NOT NULL" else _FALSE
+    if not isinstance(operand, Call) or operand.function not in NULL_BY_OPERANDS:
         return found
     operands = [_converted(each) for each in operand.operands if each.type.nullable]
-    tests = [_simplified(call(found.function, each)) for each in operands]
-    return all_of(tests) if found.function == "IS NOT NULL" else either(tests)
+    tests = [_simplified(call(name, each)) for each in operands]
+    return all_of(tests) if name == "IS NOT NULL" else either(tests)
 
 
 def _converted(scalar: Scalar) -> Scalar:
     """The scalar without an implicit conversion to the type that a function takes."""
     return scalar.operand if isinstance(scalar, Cast) and scalar.is_implicit and not scalar.is_try else scalar
-
-
-_NULL_BY_OPERANDS: Final = frozenset(("+", "-", "*", "/", *_HOLDS_FOR_ITSELF))
-"""Functions that are NULL where an operand is, and nowhere else."""
 
 
 def _chosen(found: Case) -> Scalar:
