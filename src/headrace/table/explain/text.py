@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from headrace.table.explain.advice import AnalyzedPlan, StatementText, advice_on, advice_text
 from headrace.table.explain.batch_costs import BATCH
+from headrace.table.explain.conversion import RULES_OF_BATCH, RULES_OF_STREAMS
 from headrace.table.explain.costs import STREAMS, CostModel, Estimate
 from headrace.table.explain.execution import batch_execution_plan, execution_node
 from headrace.table.explain.logical_text import logical_text
 from headrace.table.explain.nodes import explained_plan, with_shared_sinks
-from headrace.table.explain.over import converted_rank
 from headrace.table.logical.errors import refuses_depth
 from headrace.table.logical.relations import Relation
 from headrace.table.parse.tree.statements import ExplainDetail
-from headrace.table.physical.conversion import ConversionContext, ConversionRules, known_statistics
+from headrace.table.physical.conversion import ConversionContext, known_statistics
 from headrace.table.physical.node import PhysicalNode, ScalarText, node_line, tree_text
 from headrace.table.physical.planner import Planner
 from headrace.table.physical.scalar_text import batch_text, calcite_text
 from headrace.table.physical.scalar_text import execution_text as execution_scalar_text
-from headrace.table.rules.rank import LogicalRank
 from headrace.table.rules.unique_groups import with_needed_distinct
-
-_RULES_OF_STREAMS: Final[ConversionRules] = {}
-_RULES_OF_BATCH: Final[ConversionRules] = {LogicalRank: converted_rank}
-"""Conversion rules in place of those of plans that are executed."""
 
 
 @refuses_depth
@@ -47,7 +41,7 @@ def explain_text(
         PlanningError: when no operators compute them.
     """
     is_batch = planner.is_batch
-    roots = planner.plan(relations, shown_by=_RULES_OF_BATCH if is_batch else _RULES_OF_STREAMS)
+    roots = planner.plan(relations, shown_by=RULES_OF_BATCH if is_batch else RULES_OF_STREAMS)
     with_advice = ExplainDetail.PLAN_ADVICE in details
     advice = advice_on(_analyzed(planner, roots, written or StatementText())) if with_advice else []
     title = "Optimized Physical Plan With Advice" if with_advice else "Optimized Physical Plan"

@@ -48,7 +48,6 @@ class ConversionContext:
     Attributes:
         is_batch: whether the statement runs in batch mode.
         settings: the configuration of the session.
-        is_shown: whether the plan is shown, and not executed.
         rules: conversion rules in place of the usual ones.
         sources: the sources of tables, by scan: equal scans have the same one.
         statistics: what is known of tables, which statements need again and again.
@@ -57,7 +56,6 @@ class ConversionContext:
 
     is_batch: bool
     settings: Configuration
-    is_shown: bool = False
     rules: ConversionRules = field(default_factory=dict, compare=False)
     sources: dict[logical.Scan, TableSource] = field(default_factory=dict, compare=False)
     statistics: dict[logical.Scan, Statistics | None] = field(default_factory=dict, compare=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -122,29 +122,53 @@ def collection_kind(kind: LogicalType) -> CollectionKind:
     raise PlanningError(f"UNNEST takes an array, a map or a multiset, and not {kind}")
 
 
+NamedCorrelate = Callable[[Correlate, str], PhysicalNode]
+
+
 @conversion_rule(LogicalCorrelate)
 def _correlate(correlate: LogicalCorrelate, context: ConversionContext) -> PhysicalNode:
-    return _joined(converted(correlate.left, context), correlate.right, correlate, context, is_shown=context.is_shown)
+    return converted_correlate(correlate, context)
+
+
+def converted_correlate(
+    correlate: LogicalCorrelate, context: ConversionContext, named: NamedCorrelate | None = None
+) -> PhysicalNode:
+    """The plan of a lateral join.
+
+    Args:
+        correlate: the join.
+        context: the context of the conversion.
+        named: names the columns of a node that unnests a collection, given the name of the correlation, where the plan
+            is shown; then conditions on unnested rows are part of the node.
+
+    Raises:
+        PlanningError: when no operator can compute it.
+    """
+    return _joined(converted(correlate.left, context), correlate.right, correlate, context, named)
 
 
 def _joined(
-    left: PhysicalNode, right: Relation, correlate: LogicalCorrelate, context: ConversionContext, *, is_shown: bool
+    left: PhysicalNode,
+    right: Relation,
+    correlate: LogicalCorrelate,
+    context: ConversionContext,
+    named: NamedCorrelate | None,
 ) -> PhysicalNode:
     """The rows of the right relation for each row of the left one, after the columns of the left one."""
     width, keeps_empty = len(left.schema), correlate.kind is JoinType.LEFT
     if isinstance(right, logical.Unnest | logical.TableFunctionScan | VectorSearch):
-        return _called(left, right, correlate, context, is_shown=is_shown)
+        return _called(left, right, correlate, context, named)
     if isinstance(right, logical.Project):
-        below = _joined(left, right.input, correlate, context, is_shown=is_shown)
+        below = _joined(left, right.input, correlate, context, named)
         columns = InputRef.all_of(below.schema)[:width]
         made = [_of_both(each, width, correlate.correlation) for each in right.expressions]
         return projected(below, [*columns, *made], [*left.schema.names, *right.names])
-    if isinstance(right, logical.Filter) and is_shown and isinstance(right.input, logical.Unnest):
-        unfiltered = _joined(left, right.input, correlate, context, is_shown=False)
+    if isinstance(right, logical.Filter) and named is not None and isinstance(right.input, logical.Unnest):
+        unfiltered = _joined(left, right.input, correlate, context, None)
         if isinstance(unfiltered, Correlate):
             return replace(unfiltered, condition=right.condition, correlation=correlate.correlation)
     if isinstance(right, logical.Filter):
-        below = _joined(left, right.input, correlate, context, is_shown=is_shown)
+        below = _joined(left, right.input, correlate, context, named)
         condition = _of_both(right.condition, width, correlate.correlation)
         if not keeps_empty:
             return filtered(below, condition)
@@ -158,8 +182,7 @@ def _called(
     right: logical.Unnest | logical.TableFunctionScan | VectorSearch,
     correlate: LogicalCorrelate,
     context: ConversionContext,
-    *,
-    is_shown: bool,
+    named: NamedCorrelate | None,
 ) -> PhysicalNode:
     """The rows that a function gives for each row of the left relation."""
     keeps_empty = correlate.kind is JoinType.LEFT
@@ -172,23 +195,7 @@ def _called(
         raise PlanningError("UNNEST of several collections cannot be executed yet")
     collection = _of_row(right.operands[0], correlate.correlation)
     node = Correlate(left, collection, right.columns, right.with_ordinality, keeps_empty)
-    return _with_flink_names(node, correlate.correlation) if is_shown else node
-
-
-def _with_flink_names(node: Correlate, correlation: str) -> PhysicalNode:
-    """The rows as plans show them: Flink gives the columns of elements names of its own."""
-    elements = [f"f{at}" for at in range(len(node.columns))]
-    if node.with_ordinality:
-        elements = [*(f"EXPR${at}" for at in range(len(elements) - 1)), "ORDINALITY"]
-    if isinstance(node.collection.type, ArrayType) and isinstance(node.collection.type.element, RowType):
-        elements[: len(node.collection.type.element.names)] = node.collection.type.element.names
-    if node.with_ordinality and node.keeps_empty:
-        return replace(node, correlation=correlation)
-    named = replace(node, columns=node.columns.renamed(tuple(elements)), correlation=correlation)
-    if not len(node.input.schema):
-        return named
-    names = (*node.input.schema.names, *node.columns.names)
-    return projected(named, InputRef.all_of(named.schema), names)
+    return node if named is None else named(node, correlate.correlation)
 
 
 def _of_row(scalar: Scalar, correlation: str) -> Scalar:
@@ -214,15 +221,11 @@ def _call_of(scan: logical.TableFunctionScan) -> Scalar:
 
 
 @conversion_rule(logical.Unnest)
-def _unnest(unnest: logical.Unnest, context: ConversionContext) -> PhysicalNode:
+def _unnest(unnest: logical.Unnest, _: ConversionContext) -> PhysicalNode:
     """The unnesting of a constant collection, over a single row."""
     if len(unnest.operands) != 1:
         raise PlanningError("UNNEST of several collections cannot be executed yet")
-    operand, columns = unnest.operands[0], unnest.columns
-    if context.is_shown:
-        nothing = ValuesScan(((),), Schema(()))
-        return _with_flink_names(Correlate(nothing, operand, columns, unnest.with_ordinality), "")
-    return _of_one_row(operand, columns, with_ordinality=unnest.with_ordinality)
+    return _of_one_row(unnest.operands[0], unnest.columns, with_ordinality=unnest.with_ordinality)
 
 
 @conversion_rule(logical.TableFunctionScan)

@@ -75,7 +75,7 @@ class Planner:
             PlanningError: when no plan can compute them.
         """
         is_shown = shown_by is not None
-        context = ConversionContext(self.is_batch, self.settings, is_shown, shown_by or {})
+        context = ConversionContext(self.is_batch, self.settings, shown_by or {})
         if self.is_batch and not is_shown:
             context = replace(context, estimates=Estimates(lambda scan: statistics_of(scan, context)))
         purpose = PlanPurpose(is_shown, self.is_batch)

@@ -14,7 +14,6 @@ from headrace.operators.changelog.rank import RankRange, RankStrategy
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
-from headrace.table.options import MINI_BATCH
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
@@ -213,6 +212,17 @@ class WindowRank(PhysicalNode):
 
 @conversion_rule(rules.LogicalRank)
 def _rank(rank: rules.LogicalRank, context: ConversionContext) -> PhysicalNode:
+    return converted_rank(rank, context)
+
+
+def converted_rank(
+    rank: rules.LogicalRank, context: ConversionContext, *, has_updates: bool = False, shows_insertions: bool = False
+) -> PhysicalNode:
+    """The plan of a Top-N; the flags are those of :class:`Rank`.
+
+    Raises:
+        PlanningError: when no operator can compute it.
+    """
     source = converted(rank.input, context)
     if context.is_batch:
         return bounded_rank(rank, source)
@@ -224,7 +234,6 @@ def _rank(rank: rules.LogicalRank, context: ConversionContext) -> PhysicalNode:
     if windowed is not None:
         return windowed
     is_one = (rank.start, rank.end) == (1, 1)
-    is_descending = len(rank.order_by) == 1 and rank.order_by[0].descending
     node = Rank(
         Exchange(source, rank.partition_by),
         rank.function,
@@ -235,8 +244,8 @@ def _rank(rank: rules.LogicalRank, context: ConversionContext) -> PhysicalNode:
         rank.rank,
         rank.end_column,
         rank.shows_rank and not is_one,
-        has_updates=context.is_shown and context.settings.get(MINI_BATCH),
-        shows_insertions=context.is_shown and is_one and not is_descending,
+        has_updates=has_updates,
+        shows_insertions=shows_insertions,
     )
     node = with_strategy(node, context)
     return _with_constant_rank(node, rank.rank) if rank.shows_rank and is_one else node

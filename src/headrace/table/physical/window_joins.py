@@ -17,7 +17,7 @@ from headrace.table.physical.basic import Exchange
 from headrace.table.physical.broadcast_joins import executed_join
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
-from headrace.table.physical.joins import AnyJoin, JoinKeys, regular_join, without_times
+from headrace.table.physical.joins import AnyJoin, JoinKeys, regular_join
 from headrace.table.physical.multi_joins import multi_join
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms
 from headrace.table.physical.times import shifted_column
@@ -231,8 +231,6 @@ def _compared(condition: Scalar) -> tuple[int, int] | None:
 def _join(join: LogicalJoin, context: ConversionContext) -> PhysicalNode:
     left, right = converted(join.left, context), converted(join.right, context)
     if context.is_batch:
-        if context.is_shown:
-            left, right = without_times(left), without_times(right)
         return executed_join(join, left, right, context)
     found = window_join(join, left, right) or interval_join(join, left, right)
     return found or multi_join(join, left, right, context) or regular_join(join, left, right)
