@@ -166,7 +166,8 @@ class TableWindowSpec(ColumnarWindowSpec):
         ):
             return None
         step, size = (base.slide, base.size) if isinstance(base, AlignedWindows) else (base.step, 0)
-        timers = TimersOfWindows(windows, step, base.offset + size, self.timers_wait)
+        waits = self.timers_wait
+        timers = TimersOfWindows(windows, step, base.offset + size, waits, are_cleaned_up=not waits)
         return TimerFiringOrder(timers, codec_of(records), keys)
 
 

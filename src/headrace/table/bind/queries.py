@@ -188,8 +188,10 @@ class QueryBinder:
         if kind is None:
             shown = " and ".join(dict.fromkeys(str(column.type) for column in columns))
             raise self.context.error(nodes[-1], f"type mismatch in column {at + 1} of {word}: {shown}")
-        is_same = kind.as_nullable() == columns[0].type.as_nullable()
-        return Field(columns[0].name, kind, columns[0].time if is_same else None)
+        first = kind.as_nullable()  # times of another precision make the first one a plain time as well
+        is_first = all(root_of(each.type) is not root_of(kind) or each.type.as_nullable() == first for each in columns)
+        is_time = is_first and columns[0].type.as_nullable() == first
+        return Field(columns[0].name, kind, columns[0].time if is_time else None)
 
     def _with_query(self, node: sql.WithQuery, parent: Scope | None) -> Relation:
         if node.is_recursive:

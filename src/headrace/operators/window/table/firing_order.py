@@ -98,7 +98,7 @@ STORE: Final = "firing-order"
 MOST_TIMERS: Final = 4096
 """With more timers the order of windows that end together is that of hashes and keys."""
 _TOGETHER: Final = 1 << 13
-_TIMER, _WAITING, _QUIET, _EARLY = range(4)
+_TIMER, _WAITING, _QUIET, _EARLY, _CLEANUP = range(5)
 _SCHEMA: Final = pa.schema([("place", pa.int64()), ("end", pa.int64()), ("kind", pa.int8())])
 
 Pane = tuple[int, Any]
@@ -116,12 +116,14 @@ class TimersOfWindows:
         waits: whether records are buffered until a slice of windows has ended, and timers are registered only then: for
             one end at a time, since firing a window registers the next. Else each record has a timer in each window.
             Before 1970 nothing has ended for Flink's buffers.
+        are_cleaned_up: whether each record has a timer that drops the window as well, which is never before 1970.
     """
 
     windows: RegularWindows
     step: int
     offset: int
     waits: bool
+    are_cleaned_up: bool = False
 
     def slices(self, times: Longs) -> Longs:
         """The ends of the first windows of times, or of the slices that they are in."""
@@ -215,7 +217,10 @@ class TimerFiringOrder:
         self._stored, self._is_changed = keys, False
         self._any_key: Any = keys.values[0].as_py() if len(keys) else None
         found = sorted(zip(*(column.to_pylist() for column in rows.columns), keys.values.to_pylist(), strict=True))
-        self._queue = TimerHeap[Pane]([(end - 1, (end, key)) for _, end, kind, key in found if kind == _TIMER])
+        timers = (_TIMER, _CLEANUP)
+        self._queue = TimerHeap[Pane](
+            [(end - 1 if kind == _TIMER else 0, (end, key)) for _, end, kind, key in found if kind in timers]
+        )
         self._waiting: dict[Pane, None] = {(end, key): None for _, end, kind, key in found if kind == _WAITING}
         self._early = {(end, key) for _, end, kind, key in found if kind == _EARLY}
         self._quiet_until = max((end for _, end, kind, _ in found if kind == _QUIET), default=MIN_WATERMARK)
@@ -236,7 +241,7 @@ class TimerFiringOrder:
             return fired
         if len(set(panes)) < len(panes):
             return fired  # late records fire some windows again
-        places = {pane: place for place, pane in enumerate(order)}
+        places = {pane: place for place, pane in reversed([*enumerate(order)])}
         ranks = known_ranks(panes, places, shown.watermarks, np.arange(len(panes)))
         return [shown.take(np.lexsort((ranks, shown.watermarks)))]
 
@@ -429,6 +434,8 @@ class TimerFiringOrder:
                 self._waiting[end, key] = None
             else:
                 self._queue.add(end - 1, (end, key))
+                if self._timers.are_cleaned_up and end <= 0:
+                    self._queue.add(0, (end, key))
         if len(self._queue) + len(self._waiting) > MOST_TIMERS:
             self._become_quiet(0)
 
@@ -485,7 +492,10 @@ class TimerFiringOrder:
         self._queue, self._waiting, self._early = TimerHeap(), {}, set()
 
     def _write(self) -> None:
-        rows = [(place, end, _TIMER, key) for place, (_, (end, key)) in enumerate(self._queue.timers)]
+        rows = [
+            (place, end, _TIMER if time == end - 1 else _CLEANUP, key)
+            for place, (time, (end, key)) in enumerate(self._queue.timers)
+        ]
         rows += [(place, end, _WAITING, key) for place, (end, key) in enumerate(self._waiting)]
         rows += [(place, end, _EARLY, key) for place, (end, key) in enumerate(sorted(self._early))]
         if self._is_quiet:
