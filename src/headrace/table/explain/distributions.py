@@ -52,6 +52,18 @@ def is_distributed(node: PhysicalNode, group: Sequence[int]) -> bool:
     return any(set(each) <= set(group) and bool(each) == bool(group) for each in distributions(node))
 
 
+def gathered(node: PhysicalNode) -> PhysicalNode:
+    """The input of a sort, brought to one task where its rows are the smallest."""
+    if not isinstance(node, Exchange) or not isinstance(node.input, Calc) or not _widens(node.input):
+        return node
+    return replace(node.input, input=replace(node, input=node.input.input))
+
+
+def _widens(calc: Calc) -> bool:
+    """Return whether a projection keeps all rows and makes them larger."""
+    return calc.condition is None and size_of(calc.schema) > size_of(calc.input.schema)
+
+
 def distributed(node: PhysicalNode) -> PhysicalNode:
     """An input of a join, distributed where its rows are the smallest, and only once."""
     if not isinstance(node, Exchange) or not node.keys:
@@ -59,7 +71,7 @@ def distributed(node: PhysicalNode) -> PhysicalNode:
     below, keys = node.input, node.keys
     if keys in distributions(below):
         return below
-    if isinstance(below, Calc) and below.condition is None and size_of(below.schema) > size_of(below.input.schema):
+    if isinstance(below, Calc) and _widens(below):
         columns = [below.expressions[index] for index in keys]
         places = tuple(each.index for each in columns if isinstance(each, InputRef))
         if len(places) == len(keys):

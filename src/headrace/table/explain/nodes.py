@@ -9,7 +9,7 @@ from functools import reduce, singledispatch
 from headrace.common.logical_types import LogicalType
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.explain.aggregates import aggregate_phases
-from headrace.table.explain.distributions import distributed
+from headrace.table.explain.distributions import distributed, gathered
 from headrace.table.explain.over import ComputedOver, computed_over
 from headrace.table.explain.phases import Phase, Work, partial_calls
 from headrace.table.logical.errors import refuses_depth
@@ -196,7 +196,9 @@ def _limit(node: Limit, is_batch: bool) -> PhysicalNode:
 
 @explained.register
 def _sort(node: Sort, _: bool) -> PhysicalNode:
-    return node if node.limit is None else _limit_phases(node.input, node.keys, node.offset, node.limit)
+    if node.limit is None:
+        return node.with_inputs([gathered(node.input)])
+    return _limit_phases(node.input, node.keys, node.offset, node.limit)
 
 
 def _limit_phases(exchange: PhysicalNode, keys: Sequence[SortKey], offset: int, limit: int) -> PhysicalNode:
