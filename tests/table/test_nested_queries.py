@@ -82,3 +82,17 @@ def test_functions_over_a_second_window_take_constants(order: str) -> None:
     assert "LAG(k, 2) AS" in plan
     found = sorted(tuple(row) for row in tables.execute_sql(text).collect())
     assert found == [(1, 1, None, 2), (2, 3, None, 1), (3, 5, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("windows", "shown"),
+    [
+        ("COUNT(k) OVER w AS n, COUNT(k) OVER w AS m FROM t WINDOW w AS (ORDER BY k)", "COUNT(k) AS w0$o0"),
+        ("k AS n, LAG(k, 2) OVER (ORDER BY -k) AS m FROM t ORDER BY n, m LIMIT 1", "LAG(k, 2) AS w0$o0"),
+        ("COUNT(k) OVER (PARTITION BY 5 ORDER BY k) AS n, 6 AS m FROM t", "OverAggregate(orderBy=[k ASC]"),
+    ],
+)
+def test_plans_of_windows_have_the_columns_that_are_read(windows: str, shown: str) -> None:
+    tables = session("CREATE VIEW t AS SELECT k FROM (VALUES 1, 2, 3) AS t(k)", is_streaming=False)
+    plan = tables.explain_sql(f"SELECT k, SUM(n + m) OVER (PARTITION BY n ORDER BY k) FROM (SELECT k, {windows})")
+    assert shown in plan

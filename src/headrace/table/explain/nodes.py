@@ -10,7 +10,7 @@ from headrace.common.logical_types import LogicalType
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.explain.aggregates import aggregate_phases
 from headrace.table.explain.distributions import distributed, gathered
-from headrace.table.explain.over import ComputedOver, computed_over
+from headrace.table.explain.over import ComputedOver, computed_over, with_results
 from headrace.table.explain.phases import Phase, Work, partial_calls
 from headrace.table.logical.errors import refuses_depth
 from headrace.table.logical.scalars import Cast, InputRef, Literal, Scalar, SortKey, input_refs, substituted
@@ -37,7 +37,8 @@ def explained_plan(node: PhysicalNode, is_batch: bool) -> PhysicalNode:
         is_batch: whether it runs in batch mode.
     """
     node = _with_read_parts(node)
-    below = node.with_inputs([explained_plan(child, is_batch) for child in node.inputs])
+    inputs = [explained_plan(child, is_batch) for child in node.inputs]
+    below = node.with_inputs(inputs if isinstance(node, Calc) else [*map(with_results, inputs)])
     return explained(below, is_batch)
 
 

@@ -87,19 +87,17 @@ def _sum_type(given: Schema, call: OverFunction) -> LogicalType:
 def computed_over(over: OverAggregate, *, is_batch: bool) -> PhysicalNode:
     """The node that computes an aggregate in Flink's plan: the aggregate itself, or one of other functions."""
     is_summed = any(call.function in ("SUM", "AVG") for call in over.calls)
-    over = _over_results(over)
     calc = over.input.input if isinstance(over.input, Exchange) else None
     constants = _constants_of(calc) if isinstance(calc, Calc) else {}
     return _computed(over, constants, is_batch=is_batch) if is_batch or is_summed or constants else over
 
 
-def _over_results(over: OverAggregate) -> OverAggregate:
-    """The node over a projection to the columns that an aggregate below it has, where that one computes others."""
-    below = over.input.input if isinstance(over.input, Exchange) else None
-    if not isinstance(below, ComputedOver):
-        return over
-    calc = Calc(below, below.results, below.names, mode=below.mode)
-    return over if calc.is_identity else replace(over, input=over.input.with_inputs([calc]))
+def with_results(node: PhysicalNode) -> PhysicalNode:
+    """A node, below a projection to the columns that an aggregate of the program has where it computes others."""
+    if not isinstance(node, ComputedOver):
+        return node
+    calc = Calc(node, node.results, node.names, mode=node.mode)
+    return node if calc.is_identity else calc
 
 
 def _computed(over: OverAggregate, constants: Mapping[int, Scalar], *, is_batch: bool) -> PhysicalNode:

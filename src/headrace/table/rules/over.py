@@ -117,7 +117,7 @@ def is_identity(project: Project) -> bool:
     width = len(project.input.schema)
     first, rest = project.expressions[:width], project.expressions[width:]
     is_same = all(isinstance(each, InputRef) and each.index == index for index, each in enumerate(first))
-    return is_same and len(first) == width and all(map(_is_plain_call, rest))
+    return is_same and len(first) == width and len(set(rest)) == len(rest) and all(map(_is_plain_call, rest))
 
 
 def _is_column(scalar: Scalar) -> bool:
@@ -259,7 +259,8 @@ class _Below:
         return OverFunction(call.function, operands, call.type, call.is_distinct, call.ignores_nulls, call.options)
 
     def keys(self, window: _Window) -> tuple[tuple[int, ...], tuple[SortKey, ...]]:
-        partition_by = tuple(sorted({self.place(each) for each in window.partition_by}))
+        known = (each for each in window.partition_by if not isinstance(each, Literal))
+        partition_by = tuple(sorted(set(map(self.place, known))))
         ordered = (key for key in window.order_by if not isinstance(key.operand, Literal))
         return partition_by, tuple(SortKey(self.place(key.operand), key.descending, key.nulls_first) for key in ordered)
 
