@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.common import RowKind
+from headrace.table.logical.errors import PlanningError
 from tests.table.connectors.session import session
 
 ROWS = "(VALUES 1, 2, 2, 3, 3, 3) AS t(k)"
@@ -96,3 +97,17 @@ def test_plans_of_windows_have_the_columns_that_are_read(windows: str, shown: st
     tables = session("CREATE VIEW t AS SELECT k FROM (VALUES 1, 2, 3) AS t(k)", is_streaming=False)
     plan = tables.explain_sql(f"SELECT k, SUM(n + m) OVER (PARTITION BY n ORDER BY k) FROM (SELECT k, {windows})")
     assert shown in plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t ORDER BY v LIMIT 1",
+        "SELECT k, ROW_NUMBER() OVER (ORDER BY v) FROM t",
+        "SELECT * FROM (SELECT k, RANK() OVER (PARTITION BY k ORDER BY v) AS n FROM t) WHERE n < 2",
+    ],
+)
+def test_values_without_an_order_are_not_sorted_by(text: str) -> None:
+    tables = session("CREATE VIEW t AS SELECT k, ARRAY[k] AS v FROM (VALUES 1, 2) AS t(k)", is_streaming=False)
+    with pytest.raises(PlanningError, match="rows cannot be sorted by v: values of ARRAY<INT NOT NULL> NOT NULL have"):
+        tables.execute_sql(text)

@@ -439,7 +439,7 @@ class Match(PhysicalNode):
             variables=values.variables,
             result_type=record_type(self.schema),
             time_field=None if given[first.index].time is TimeAttribute.PROCTIME else first.index,
-            order=sort_fields(others),
+            order=sort_fields(others, given),
         )
         return builder.add(spec, self.name, by_key(inputs[0], given, clauses.partition_by))
 

@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 from headrace.common.logical_types import IntervalType
 from headrace.graph.changelog_specs import OverAggregateSpec
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.changelog.order import SortField
 from headrace.operators.changelog.over.functions import OverFrame
 from headrace.table.functions.python.aggregates import user_aggregate
 from headrace.table.logical.errors import PlanningError, placed
@@ -34,7 +33,7 @@ from headrace.table.physical.basic import Calc, Exchange, filtered
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, always, never, with_before
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text, order_text
-from headrace.table.physical.translation import GraphBuilder, by_key
+from headrace.table.physical.translation import GraphBuilder, by_key, sort_fields
 from headrace.table.rules.rank import LogicalRank
 
 _WHOLE = frozenset((FrameBoundKind.UNBOUNDED_PRECEDING, FrameBoundKind.UNBOUNDED_FOLLOWING))
@@ -92,7 +91,7 @@ class OverAggregate(PhysicalNode):
             ),
             frame=self.frame,
             time_field=self.order_by[0].index if self.time is TimeAttribute.ROWTIME else None,
-            order=tuple(SortField(key.index, key.descending, not key.nulls_first) for key in self.order_by),
+            order=sort_fields(self.order_by, given),
             changes=self.changes,
             update_before=self.mode.takes_update_before,
             ttl=builder.state_ttl,

@@ -135,7 +135,7 @@ class Rank(PhysicalNode):
             return builder.add(spec, "Deduplicate", keyed)
         ranks = RankRange(self.start, self.end, self.end_column, self.shows_rank)
         rank = RankSpec(
-            order=sort_fields(self.order_by),
+            order=sort_fields(self.order_by, schema),
             ranks=ranks,
             strategy=self.strategy,
             unique_key=self.unique_key,
@@ -201,7 +201,7 @@ class WindowRank(PhysicalNode):
         assert self.windowing.end is not None
         spec = WindowRankSpec(
             end_field=self.windowing.end,
-            order=sort_fields(self.order_by),
+            order=sort_fields(self.order_by, self.input.schema),
             ranks=RankRange(self.start, self.end, shows_rank=self.rank is not None),
             zone=self.windowing.window.zone(builder),
             last_of_equal=self.is_deduplicate and self.order_by[0].descending,

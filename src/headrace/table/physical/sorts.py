@@ -48,7 +48,7 @@ class TemporalSort(PhysicalNode):
         first, *others = self.keys
         if self.schema[first.index].time is TimeAttribute.PROCTIME:
             return inputs[0]
-        spec = TemporalSortSpec(time_field=first.index, order=sort_fields(others))
+        spec = TemporalSortSpec(time_field=first.index, order=sort_fields(others, self.schema))
         return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
 
 
@@ -81,7 +81,7 @@ class SortLimit(PassingNode):
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         spec = RankSpec(
-            order=sort_fields(self.keys),
+            order=sort_fields(self.keys, self.schema),
             ranks=RankRange(self.offset + 1, self.offset + self.limit),
             strategy=self.strategy,
             unique_key=self.unique_key,
@@ -124,7 +124,7 @@ class Sort(PhysicalNode):
         yield "orderBy", order_text(self.keys, self.schema)
 
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
-        spec = SortSpec(order=sort_fields(self.keys), offset=self.offset, limit=self.limit)
+        spec = SortSpec(order=sort_fields(self.keys, self.schema), offset=self.offset, limit=self.limit)
         return builder.add(spec, self.name, by_key(inputs[0], self.schema, ()))
 
 

@@ -186,8 +186,15 @@ def _one_key() -> KeySelection:
     )
 
 
-def sort_fields(keys: Sequence[SortKey]) -> tuple[SortField, ...]:
-    """Sort keys in the form that operators take."""
+def sort_fields(keys: Sequence[SortKey], schema: Schema) -> tuple[SortField, ...]:
+    """Sort keys in the form that operators take.
+
+    Raises:
+        PlanningError: when the values of a column have no order.
+    """
+    for column in (schema[key.index] for key in keys):
+        if column.type.children:
+            raise PlanningError(f"rows cannot be sorted by {column.name}: values of {column.type} have no order")
     return tuple(SortField(key.index, key.descending, nulls_last=not key.nulls_first) for key in keys)
 
 
