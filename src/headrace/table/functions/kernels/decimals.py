@@ -60,9 +60,25 @@ def rescaled(operand: Datum, storage: pa.DataType) -> Datum:
     if made is not None:
         return made
     wide = operand.cast(pa.decimal256(WIDEST, kind.scale))
-    if kind.scale > storage.scale:
-        wide = pc.round(wide, ndigits=storage.scale, round_mode="half_towards_infinity")
-    return _fitting(wide, storage)
+    return _fitting(rounded(wide, storage.scale) if kind.scale > storage.scale else wide, storage)
+
+
+def rounded(wide: Datum, places: int) -> Datum:
+    """Decimals of 256 bits, rounded half up to fewer digits behind the point."""
+    return pc.round(cut_off(wide, places + 1), ndigits=places, round_mode="half_towards_infinity")
+
+
+def cut_off(wide: Datum, places: int) -> Datum:
+    """Decimals of 256 bits without the digits behind so many behind the point.
+
+    Arrow's quotient of 256 bits and a divisor of more than 32 bits may be one too small, so few digits go at a time.
+    """
+    for scale in (*range(wide.type.scale - _DIGITS_AT_A_TIME, places, -_DIGITS_AT_A_TIME), places):
+        wide = pc.cast(wide, pa.decimal256(WIDEST, scale), safe=False)
+    return wide
+
+
+_DIGITS_AT_A_TIME: Final = 9
 
 
 def _by_words(column: pa.Array, storage: pa.DataType) -> pa.Array | None:

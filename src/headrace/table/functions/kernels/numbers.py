@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.common.arrays import decimal_array
 from headrace.table.functions.kernels import decimals
-from headrace.table.functions.kernels.decimals import EXACT, WIDEST, fitted, rescaled
+from headrace.table.functions.kernels.decimals import EXACT, WIDEST, cut_off, fitted, rescaled, rounded
 from headrace.table.functions.kernels.kernel import (
     Datum,
     Invocation,
@@ -317,9 +317,8 @@ def _of_decimals(column: pa.Array, places: int, storage: pa.DataType, rounding: 
         return column.cast(storage)
     if rounding == ROUND_HALF_UP and places == storage.scale:
         return rescaled(column, storage)
-    mode = "half_towards_infinity" if rounding == ROUND_HALF_UP else "towards_zero"
     wide = column.cast(pa.decimal256(WIDEST, column.type.scale))
-    return rescaled(pc.round(wide, ndigits=places, round_mode=mode), storage)
+    return rescaled((rounded if rounding == ROUND_HALF_UP else cut_off)(wide, places), storage)
 
 
 def _of_many_doubles(column: pa.Array, places: int, rounding: str) -> pa.Array:
