@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 
 from headrace.jobmanager.status import JobSnapshot
 
-_BURST_SECONDS: Final = 5.0
+_BURST_SECONDS: Final = 1.0
 """The time without requests that counts as credit: only in a flood of them are answers not the latest."""
 
 _MOST_KEPT: Final = 64
