@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.server.client import RestClientError
+from headrace.common import Configuration
+from headrace.server.client import RestClient, RestClientError
+from headrace.server.server import RestServer
+from headrace.server.settings import RestSettings
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
@@ -33,6 +36,25 @@ def test_the_server_takes_the_time_that_tasks_leave() -> None:
     threads = {each.name: each.native_id for each in threading.enumerate() if each.native_id is not None}
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     assert os.getpriority(os.PRIO_PROCESS, threads["headrace-rest"]) == min(before + 10, 19)
+    assert os.sched_getscheduler(threads["headrace-rest"]) == os.SCHED_BATCH
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no scheduling policy of their own")
+def test_a_sandbox_that_refuses_scheduling_policies_has_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = []
+
+    def refuse(*arguments: object) -> None:
+        refused.append(arguments)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    server = RestServer(RestSettings.of(Configuration.from_dict({"rest.port": "0"})))
+    server.start()
+    try:
+        assert RestClient(server.address).get("jobs") == {"jobs": []}
+    finally:
+        server.close()
+    assert len(refused) == 1
 
 
 def test_the_vertices_of_a_job_are_its_operators(served: Served) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import contextlib
 import errno
 import os
 import socket
@@ -131,14 +132,15 @@ class RestServer:
 
 
 _BESIDE_JOBS: Final = 10
-"""What the nice value of a server beside jobs is raised by."""
+"""The nice value that is added to that of a server beside jobs."""
 
 
 def _step_back() -> None:
     """Have this thread take the time that tasks leave: whatever arrives, it does not interrupt one."""
     if sys.platform == "linux":  # elsewhere the whole process would be meant
-        os.nice(_BESIDE_JOBS)
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        with contextlib.suppress(OSError):  # sandboxes refuse either, and the server serves all the same
+            os.nice(_BESIDE_JOBS)
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def serve(app: ASGIApp, settings: RestSettings, started: Callable[[str], None]) -> None:

@@ -117,7 +117,7 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
         keep_true(cls, "merges_touching", ("merge_windows", *_PLACES), MergingWindowAssigner)
 
     class MergeCallback(MergeCallback[W_contra]):
-        """Is called with the windows that are merged."""
+        """Merges the state of windows that become one."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: "MergingWindowAssigner.MergeCallback[W]") -> None:

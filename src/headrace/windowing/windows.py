@@ -52,7 +52,7 @@ class Window(ABC):
 
 
 class MergeCallback(ABC, Generic[W_contra]):
-    """Is called with the windows that are merged."""
+    """Merges the state of windows that become one; Flink's ``MergeCallback``."""
 
     @abstractmethod
     def merge(self, to_be_merged: Iterable[W_contra], merge_result: W_contra) -> None:

@@ -302,7 +302,7 @@ class ConditionWriter:
     read_as: Mapping[str, LogicalType]
 
     def written(self, conditions: Sequence[Condition]) -> list[str]:
-        """Those of some conditions that the database can check."""
+        """Return the conditions that the database can check, as SQL."""
         return [text for text in map(self._text, conditions) if text is not None]
 
     def _text(self, condition: Condition) -> str | None:

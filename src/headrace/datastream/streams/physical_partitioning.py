@@ -1,4 +1,4 @@
-"""How records get from the subtasks of one operator to those of the next, where the program says it."""
+"""Physical partitioning: programs choose which subtasks of the next operator receive records."""
 
 from __future__ import annotations
 

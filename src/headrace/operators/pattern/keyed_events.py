@@ -124,7 +124,7 @@ def _known(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> 
 
 
 def _evaluated(nfa: Nfa, evaluated: EvaluatedEvents, live: Longs, places: Longs) -> Longs:
-    """The same where some conditions have to be evaluated."""
+    """Advance the states of each row by one event, and evaluate the conditions that this needs."""
     found = []
     for states, place, holds in zip(live.tolist(), places.tolist(), evaluated.holds[places].tolist(), strict=True):
         known, unknown = evaluated.ask(place, nfa.conditions_in(states) & evaluated.lazy & ~evaluated.looking_back)

@@ -173,7 +173,7 @@ def main() -> None:
 
 
 def _without_broken_pipes(run: Callable[P, R]) -> Callable[P, R]:
-    """The same function, but the process ends quietly where Java has gone."""
+    """Wrap a function so that its process ends quietly where Java has gone."""
 
     def run_quietly(*args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -70,7 +70,7 @@ class TaskClock:
         return before
 
     def received(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items; the time until each is there is that of waiting for input."""
+        """Pass items on, and count the time until each arrives as waiting for input."""
         iterator = iter(items)
         while True:
             before = self.switch(_INPUT)
@@ -83,7 +83,7 @@ class TaskClock:
             yield item
 
     def sent(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items; the time until the next one is requested is that of waiting for their receiver."""
+        """Pass items on, and count the time until the next one is requested as waiting for output."""
         for item in items:
             before = self.switch(_OUTPUT)
             yield item

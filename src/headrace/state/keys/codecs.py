@@ -338,7 +338,7 @@ class KeyEntry:
 
 
 class EncodedKeyEntry(KeyEntry):
-    """The same for a key that has to be decoded, which is done when it is needed."""
+    """A key that is decoded when it is first needed."""
 
     __slots__ = ("_decoder",)
 
