@@ -29,6 +29,23 @@ QUERIES: Final = [
     # as values
     "SELECT id, EXISTS (SELECT 1 FROM b WHERE b.v < a.v) FROM a",
     "SELECT id FROM a WHERE a.v IN (SELECT b.v + a.id - 1 FROM b WHERE b.k = a.k)",
+    "SELECT id, a.v IN (SELECT b.v FROM b WHERE b.k = a.k) FROM a",
+    "SELECT id, a.v NOT IN (SELECT b.v FROM b WHERE b.k = a.k AND b.v <= a.v) FROM a WHERE a.v IS NOT NULL",
+    "SELECT id, CASE WHEN a.v IN (SELECT b.v FROM b WHERE b.k < a.k) THEN 'x' ELSE 'y' END FROM a",
+    "SELECT id FROM a WHERE a.v IN (SELECT b.v FROM b WHERE b.k = a.k) OR a.id = 2",
+    "SELECT id FROM a WHERE a.v NOT IN (SELECT b.v FROM b WHERE b.k = a.k) OR a.id = 1",
+    # the first rows
+    "SELECT id, (SELECT b.id FROM b WHERE b.k = a.k ORDER BY b.v DESC LIMIT 1) FROM a",
+    "SELECT id, (SELECT b.id FROM b WHERE b.v >= a.v ORDER BY b.v DESC, b.id LIMIT 1 OFFSET 1) FROM a",
+    "SELECT id FROM a WHERE a.v IN (SELECT b.v FROM b WHERE b.k = a.k ORDER BY b.id LIMIT 1)",
+    "SELECT id FROM a WHERE EXISTS (SELECT b.v FROM b WHERE b.k = a.k ORDER BY b.v LIMIT 1)",
+    "SELECT id FROM a WHERE NOT EXISTS (SELECT b.v FROM b WHERE b.k = a.k ORDER BY b.v LIMIT 1 OFFSET 1)",
+    # set operations
+    "SELECT id FROM a WHERE EXISTS (SELECT id FROM b WHERE b.k = a.k UNION ALL SELECT id FROM u WHERE u.v < a.v)",
+    "SELECT id FROM a WHERE a.v IN (SELECT v FROM b WHERE b.k = a.k INTERSECT SELECT v FROM u WHERE u.v <= a.v)",
+    "SELECT id FROM a WHERE EXISTS (SELECT v FROM b WHERE b.k = a.k EXCEPT SELECT v FROM u WHERE u.v > a.v)",
+    "SELECT id, (SELECT COUNT(*) FROM (SELECT v FROM b WHERE k = a.k UNION SELECT v FROM u WHERE k = a.k)) FROM a",
+    "SELECT id FROM a WHERE a.v NOT IN (SELECT v FROM b WHERE b.k = a.k UNION ALL SELECT v FROM u WHERE v > 2)",
     # in ON
     "SELECT a.id, b.id FROM a JOIN b ON a.k = b.k AND EXISTS (SELECT 1 FROM u WHERE u.k = a.k AND u.v <> b.v)",
     "SELECT a.id, b.id FROM a JOIN b ON a.v IN (SELECT v FROM u) AND a.k = b.k",
@@ -68,3 +85,23 @@ def view(name: str) -> str:
 def test_rows_are_those_of_sqlite(database: sqlite3.Connection, query: str) -> None:
     tables = session(*map(view, TABLES), is_streaming=False)
     assert shown(rows(tables, query)) == shown(database.execute(query).fetchall())
+
+
+FIRST: Final = "LATERAL (SELECT id FROM b WHERE b.k = a.k ORDER BY b.id LIMIT 2) AS t"
+BOTH: Final = "LATERAL (SELECT v FROM b WHERE b.k = a.k UNION SELECT v FROM u WHERE u.k = a.k) AS t"
+X, Y = [("x", 10), ("x", 12)], [("y", 11), ("y", 16)]
+LATERALS: Final = [
+    (f"SELECT a.k, t.id FROM (SELECT DISTINCT k FROM a WHERE v > 1) AS a, {FIRST}", [("q", 15), *X, *Y]),
+    (f"SELECT a.id, t.id FROM a LEFT JOIN {FIRST} ON TRUE WHERE a.v = 1", [(1, 10), (1, 12), (3, 13), (5, None)]),
+    (f"SELECT a.id, t.v FROM a, {BOTH} WHERE a.id = 1", [(1, 1), (1, 2), (1, 3)]),
+]
+
+
+@pytest.mark.parametrize("is_streaming", [True, False])
+@pytest.mark.parametrize(("query", "expected"), LATERALS)
+def test_lateral_queries_have_first_rows_and_set_operations(
+    query: str, expected: list[Any], *, is_streaming: bool
+) -> None:
+    tables = session(*map(view, TABLES), is_streaming=is_streaming)
+    found = tables.execute_sql(query).to_arrow()
+    assert shown(list(zip(*(each.to_pylist() for each in found.columns), strict=True))) == shown(expected)

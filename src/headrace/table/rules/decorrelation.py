@@ -6,13 +6,44 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from headrace.common.logical_types import bigint
 from headrace.operators.join.results import JoinType
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.join_keys import EQUALITIES, condition_of
-from headrace.table.logical.node import LogicalNode
-from headrace.table.logical.relations import Filter, LogicalAggregate, LogicalJoin, LogicalSort, Project, Relation
-from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Scalar, all_of, conjuncts, input_refs, moved
+from headrace.table.logical.node import LogicalNode, walk
+from headrace.table.logical.relations import (
+    Filter,
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalSort,
+    Project,
+    Relation,
+    SetOperation,
+)
+from headrace.table.logical.scalars import (
+    Call,
+    CorrelatedRef,
+    Frame,
+    FrameBound,
+    FrameBoundKind,
+    InputRef,
+    Literal,
+    OrderKey,
+    OverCall,
+    Scalar,
+    SortKey,
+    all_of,
+    conjuncts,
+    input_refs,
+    moved,
+)
+from headrace.table.logical.schema import Schema
 from headrace.table.rules.conditions import call
+
+_NUMBER: Final = bigint().not_null()
+_ROWS_BEFORE: Final = Frame(
+    True, FrameBound(FrameBoundKind.UNBOUNDED_PRECEDING), FrameBound(FrameBoundKind.CURRENT_ROW)
+)
 
 
 @dataclass(frozen=True)
@@ -297,8 +328,54 @@ def _joined(
     return Decorrelated(relation, tuple(moved(each, {index: order.index(index) for index in order}) for each in found))
 
 
-def _sort(sort: LogicalSort, outer: OuterQuery) -> Decorrelated | None:
-    return decorrelated(sort.input, outer) if sort.limit is None and not sort.offset else None
+def _sort(sort: LogicalSort, outer: OuterQuery) -> Decorrelated:
+    """The first rows for each outer row, by their number; an order of all rows means nothing."""
+    below = decorrelated(sort.input, outer)
+    if sort.limit is None and not sort.offset:
+        return below
+    below = with_equalities(below, outer)
+    relation, own = below.relation, len(sort.schema)
+    columns = tuple(map(relation.column, range(len(relation.schema))))
+    keys = sort.keys or tuple(map(SortKey, range(own)))
+    number = OverCall(
+        "ROW_NUMBER",
+        (),
+        tuple(columns[index] for index in _columns(below.conditions)),
+        tuple(OrderKey(columns[key.index], key.descending, key.nulls_first) for key in keys),
+        _ROWS_BEFORE,
+        type=_NUMBER,
+        at=sort.at,
+    )
+    numbered = Project(relation, (*columns, number), (*relation.schema.names, "rn"))
+    place = numbered.column(len(columns))
+    bounds = [call(">", place, Literal(sort.offset, type=_NUMBER))] if sort.offset else []
+    if sort.limit is not None:
+        bounds.append(call("<=", place, Literal(sort.offset + sort.limit, type=_NUMBER)))
+    kept = Filter(numbered, all_of(bounds))
+    rows = Project(kept, tuple(map(kept.column, range(len(columns)))), relation.schema.names)
+    return Decorrelated(rows, below.conditions)
+
+
+def _set_operation(operation: SetOperation, outer: OuterQuery) -> Decorrelated:
+    """A set operation of rows that have the columns of the outer row which any of its arms needs."""
+    found = [decorrelated(each, outer) for each in operation.arms]
+    read = sorted({column for each in operation.arms for column in _outer_columns(each, outer)})
+    own, fields = len(operation.columns), [outer.relation.schema[index] for index in read]
+    arms: list[Relation] = []
+    for each in found:
+        width, made = len(each.relation.schema), _with_domain(each, outer, read).relation
+        places = (*range(own), *range(width, width + len(read)))
+        names = (*operation.columns.names, *(field.name for field in fields))
+        arms.append(Project(made, tuple(map(made.column, places)), names))
+    made = replace(operation, arms=tuple(arms), columns=Schema((*operation.columns, *fields)))
+    conditions = (_equal_to_outer(made, own + at, outer, index, is_strict=False) for at, index in enumerate(read))
+    return Decorrelated(made, tuple(conditions))
+
+
+def _outer_columns(node: LogicalNode, outer: OuterQuery) -> set[int]:
+    """The columns of the outer row that a relation refers to."""
+    nodes = walk(node, LogicalNode)
+    return {each.index for each in nodes if isinstance(each, CorrelatedRef) and each.correlation == outer.correlation}
 
 
 def _of(places: dict[int, int], scalar: Scalar) -> dict[int, int]:
@@ -324,4 +401,5 @@ _RULES: Final[dict[type[Relation], Callable[[Any, OuterQuery], Decorrelated | No
     LogicalAggregate: _aggregate,
     LogicalJoin: _join,
     LogicalSort: _sort,
+    SetOperation: _set_operation,
 }

@@ -264,17 +264,26 @@ class _Rewriting:
         return found
 
     def _inner(self, subquery: Subquery) -> Decorrelated:
-        return decorrelated(with_joins_for_subqueries(subquery.relation), self._outer)
+        relation = subquery.relation
+        if subquery.kind is SubqueryKind.EXISTS and self._is_around(relation):
+            relation = _any_rows(relation)
+        return decorrelated(with_joins_for_subqueries(relation), self._outer)
+
+    def _is_around(self, relation: Relation) -> bool:
+        """Return whether a subquery refers to the row of this relation."""
+        return self.correlation is not None and refers_to(relation, self.correlation)
 
     @property
     def _outer(self) -> OuterQuery | None:
         return None if self.correlation is None else OuterQuery(self.relation, self.correlation)
 
-    def _join(self, found: Decorrelated, kind: JoinType, conditions: Sequence[Scalar] = ()) -> int:
-        """Joins a relation, and returns the index of its first column."""
+    def _join(
+        self, found: Decorrelated, kind: JoinType, first: Sequence[Scalar] = (), last: Sequence[Scalar] = ()
+    ) -> int:
+        """Joins a relation by its conditions, between others, and returns the index of its first column."""
         width = len(self.relation.schema)
         given = [over_both(each, self.correlation or "", width) for each in found.conditions]
-        self.relation = LogicalJoin(self.relation, found.relation, kind, condition_of([*conditions, *given]))
+        self.relation = LogicalJoin(self.relation, found.relation, kind, condition_of([*first, *given, *last]))
         return width
 
     # --- semi and anti joins -----------------------------------------------------------------------------------------
@@ -303,7 +312,7 @@ class _Rewriting:
     def scalar(self, subquery: Subquery, _: bool) -> Scalar:
         """The value of a scalar subquery."""
         relation = subquery.relation
-        if not _has_one_row(relation):
+        if not _has_one_row(relation) and not (self._is_around(relation) and _is_first(relation)):
             kind = relation.schema[0].type.as_nullable()
             relation = _aggregated(relation, (), [AggregateCall("SINGLE_VALUE", (0,), kind)], ("$f0",))
         found, place = without_order(self._inner(replace(subquery, relation=relation)))
@@ -346,64 +355,113 @@ class _Rewriting:
 
     def is_in(self, subquery: Subquery, is_filter: bool, *, is_negated: bool = False) -> Scalar:
         """``IN`` as a value of three-valued logic; in a filter also ``NOT IN``."""
-        found = self._inner(subquery)
-        if found.conditions:
-            raise PlanningError("a correlated IN within an expression cannot be executed yet: write EXISTS")
+        relation, outer = with_joins_for_subqueries(subquery.relation), self._outer
         operands = [self.value(each, is_filter=False) for each in subquery.operands]
-        columns = [found.relation.column(index) for index in range(len(operands))]
+        columns = [relation.column(index) for index in range(len(operands))]
         is_known = not any(each.type.nullable for each in (*operands, *columns))
-        counts: list[Scalar] = []
+        group, rows = tuple(range(len(columns))), _Rows()
         if not is_known:
-            calls = [AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", tuple(range(len(columns))), _COUNT)]
-            first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("c", "ck"))), JoinType.INNER)
-            counts = [self.relation_column(first), self.relation_column(first + 1)]
-        group = tuple(range(len(columns)))
-        distinct = _aggregated(found.relation, group, [], found.relation.schema.names)
-        true = Literal(True, type=BOOLEAN.not_null())
-        marked = Project(distinct, (*(distinct.column(index) for index in group), true), (*distinct.schema.names, "i"))
-        width = len(self.relation.schema)
-        equal = [_equal(each, _shifted(marked, place, width)) for place, each in enumerate(operands)]
-        first = self._join(Decorrelated(marked), JoinType.LEFT, equal)
-        mark = self.relation_column(first + len(columns))
+            calls = [AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", group, _COUNT)]
+            first, is_correlated = self._join_aggregate(_aggregated(relation, (), calls, ("c", "ck")), outer)
+            rows = _Rows(self.relation_column(first), self.relation_column(first + 1), is_correlated)
+        nullable = [call("IS NOT NULL", each) for each in columns if each.type.nullable]
+        if nullable and rows.is_outer:
+            relation = Filter(relation, all_of(nullable))
+        distinct = _aggregated(relation, group, [], relation.schema.names[: len(columns)])
+        mark = self._mark(decorrelated(distinct, outer), operands)
         if is_negated:
-            return call("IS NULL", mark) if is_known else _is_not_in(mark, operands, counts)
+            return call("IS NULL", mark) if is_known else _is_not_in(mark, operands, rows)
         is_there = call("IS NOT NULL", mark)
-        return is_there if is_known else _is_in(is_there, operands, counts, is_filter)
+        return is_there if is_known else _is_in(is_there, operands, rows, is_filter)
+
+    def _mark(self, found: Decorrelated, operands: Sequence[Scalar]) -> Scalar:
+        """A column that is not NULL where a relation of different rows has one that is equal to the operands."""
+        distinct, width = found.relation, len(self.relation.schema)
+        count = len(distinct.schema)
+        true, name = Literal(True, type=BOOLEAN.not_null()), f"$f{count}" if found.conditions else "i"
+        columns = (*map(distinct.column, range(count)), true)
+        marked = Project(distinct, columns, (*distinct.schema.names, name))
+        equal = [_equal(each, _shifted(marked, place, width)) for place, each in enumerate(operands)]
+        around = tuple(map(_outer_first, found.conditions))
+        first = self._join(Decorrelated(marked, around), JoinType.LEFT, last=equal)
+        return self.relation_column(first + count)
+
+    def _join_aggregate(self, aggregate: LogicalAggregate, outer: OuterQuery | None) -> tuple[int, bool]:
+        """Joins an aggregate of a subquery, which has one row, or one at most for each outer row if it is correlated.
+
+        Returns:
+            The index of its first column, and whether it is correlated.
+        """
+        found, place = without_order(decorrelated(aggregate, outer))
+        outer_first = replace(found, conditions=tuple(map(_outer_first, found.conditions)))
+        kind = JoinType.LEFT if found.conditions else JoinType.INNER
+        return self._join(outer_first, kind) + place, bool(found.conditions)
 
     def some(self, subquery: Subquery, is_filter: bool) -> Scalar:
-        """A quantified comparison (``SOME``, ``ALL``) as a value."""
-        found = self._inner(subquery)
-        if found.conditions:
-            raise PlanningError(f"a correlated {subquery.kind.name} cannot be executed yet: write EXISTS")
+        """A quantified comparison (``SOME``, ``ALL``) as a value of three-valued logic."""
+        relation, outer = with_joins_for_subqueries(subquery.relation), self._outer
         operator, is_all = subquery.comparison or "=", subquery.kind is SubqueryKind.ALL
-        if operator not in ("<", "<=", ">", ">="):
-            raise PlanningError(
-                f"{operator} {subquery.kind.name} of a query cannot be executed yet: write IN, or EXISTS"
-            )
         operand = self.value(subquery.operands[0], is_filter=False)
-        kind = found.relation.schema[0].type.as_nullable()
-        most = "MAX" if (operator in (">", ">=")) is is_all else "MIN"
+        kind = relation.schema[0].type.as_nullable()
+        extremes = _extremes(operator, is_all=is_all)
         calls = [
-            AggregateCall(most, (0,), kind),
+            *(AggregateCall(each, (0,), kind) for each in extremes),
             AggregateCall("COUNT", (), _COUNT),
             AggregateCall("COUNT", (0,), _COUNT),
         ]
-        first = self._join(Decorrelated(_aggregated(found.relation, (), calls, ("m", "c", "d"))), JoinType.INNER)
-        value, count, known = (self.relation_column(first + place) for place in range(3))
-        compared, is_some = call(operator, operand, value), call("<>", count, _ZERO)
-        if is_filter and not is_all:
-            return all_of([compared, is_some])
+        names = ("m", "c", "d") if len(extremes) == 1 else ("m", "n", "c", "d")
+        first, is_correlated = self._join_aggregate(_aggregated(relation, (), calls, names), outer)
+        *values, count, known = (self.relation_column(first + place) for place in range(len(calls)))
+        if is_correlated:
+            count, known = _zero_if_null(count), _zero_if_null(known)
+        compared = [call(operator, operand, each) for each in values]
+        opposed = either([call(_INVERSE[operator], operand, each) for each in values])
+        rows = _Rows(count, known)
         if is_all:
-            no_doubt = call(
-                "IS NOT TRUE", call("OR", call(_INVERSE[operator], operand, value), call(">", count, known))
-            )
-            if is_filter:
-                return either([call("=", count, _ZERO), all_of([compared, no_doubt])])
-            raise PlanningError("a comparison with ALL rows of a query can only stand in WHERE: move it there")
-        raise PlanningError("a comparison with SOME row of a query can only stand in WHERE: move it there")
+            return _is_all(all_of(compared), opposed, rows, is_filter)
+        return _is_some(either(compared), rows, is_filter)
 
 
-_INVERSE: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
+@dataclass(frozen=True)
+class _Rows:
+    """How many rows a subquery has.
+
+    Attributes:
+        count: the number of rows.
+        known: the number of those without NULL.
+        is_outer: whether both are NULL where there is no row.
+    """
+
+    count: Scalar = _ZERO
+    known: Scalar = _ZERO
+    is_outer: bool = False
+
+    @property
+    def are_none(self) -> Scalar:
+        """Whether there is none."""
+        return call("=", self.count, Literal(0, type=self.count.type))
+
+    @property
+    def are_some(self) -> Scalar:
+        """Whether there are some; as in Flink, also where the counts are NULL."""
+        return call("IS NOT TRUE", self.are_none) if self.is_outer else call("<>", self.count, _ZERO)
+
+    @property
+    def are_unknown(self) -> Scalar:
+        """Whether there are some with NULL."""
+        fewer = call("<", self.known, self.count)
+        return call("IS TRUE", fewer) if self.is_outer else fewer
+
+
+_INVERSE: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "=": "<>", "<>": "="}
+
+
+def _extremes(operator: str, *, is_all: bool) -> tuple[str, ...]:
+    """The aggregates with which a value is compared in place of all rows."""
+    if operator in ("=", "<>"):
+        return ("MIN", "MAX")
+    return ("MAX" if (operator in (">", ">=")) is is_all else "MIN",)
+
 
 _VALUES: Final[dict[SubqueryKind, Callable[[_Rewriting, Subquery, bool], Scalar]]] = {
     SubqueryKind.SCALAR: _Rewriting.scalar,
@@ -414,26 +472,51 @@ _VALUES: Final[dict[SubqueryKind, Callable[[_Rewriting, Subquery, bool], Scalar]
 }
 
 
-def _is_in(is_there: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar], is_filter: bool) -> Scalar:
+def _is_in(is_there: Scalar, operands: Sequence[Scalar], rows: _Rows, is_filter: bool) -> Scalar:
     """``IN`` in three-valued logic, from whether there is an equal row and the counts of rows."""
-    count, known = counts
-    is_some = call("<>", count, _ZERO)
+    is_some = rows.are_some
     nullable = [each for each in operands if each.type.nullable]
     given = [call("IS NOT NULL", each) for each in nullable]
     if is_filter:
         return all_of([is_some, is_there, *given])
     missing = [call("AND", call("IS NULL", each), _UNKNOWN, is_some) for each in nullable]
     is_missing = call("IS NULL", is_there.children[0])
-    unknown = call("AND", call("<", known, count), _UNKNOWN, is_some, *given, is_missing)
+    unknown = call("AND", rows.are_unknown, _UNKNOWN, is_some, *given, is_missing)
     return either([*missing, call("AND", is_there, is_some, *given), unknown])
 
 
-def _is_not_in(mark: Scalar, operands: Sequence[Scalar], counts: Sequence[Scalar]) -> Scalar:
+def _is_not_in(mark: Scalar, operands: Sequence[Scalar], rows: _Rows) -> Scalar:
     """Return whether ``NOT IN`` is true: of no rows, or of known ones of which none is equal."""
-    count, known = counts
-    given = [call("IS NOT NULL", each) for each in operands if each.type.nullable]
-    none_equal = call("AND", call("IS NULL", mark), call(">=", known, count), *given)
-    return either([call("=", count, _ZERO), none_equal])
+    nullable = [each for each in operands if each.type.nullable]
+    if rows.is_outer:
+        missing = [call("IS NULL", each) for each in nullable]
+        doubts = either([*missing, call("IS NOT NULL", mark), call("<", rows.known, rows.count)])
+        return either([rows.are_none, call("IS NOT TRUE", doubts)])
+    given = [call("IS NOT NULL", each) for each in nullable]
+    none_equal = call("AND", call("IS NULL", mark), call(">=", rows.known, rows.count), *given)
+    return either([rows.are_none, none_equal])
+
+
+def _is_some(compared: Scalar, rows: _Rows, is_filter: bool) -> Scalar:
+    """Return whether a comparison with some row is true, which it is with an extreme one."""
+    if is_filter:
+        return all_of([compared, rows.are_some])
+    is_open, less = call("IS NOT TRUE", compared), call(">", rows.count, rows.known)
+    unknown = call("AND", less, _UNKNOWN, rows.are_some, is_open)
+    otherwise = call("AND", compared, rows.are_some, is_open, call("<=", rows.count, rows.known))
+    return either([call("AND", call("IS TRUE", compared), rows.are_some), unknown, otherwise])
+
+
+def _is_all(compared: Scalar, opposed: Scalar, rows: _Rows, is_filter: bool) -> Scalar:
+    """Return whether a comparison with all rows is true, as its opposite is with none."""
+    less = call(">", rows.count, rows.known)
+    if is_filter:
+        no_doubt = call("IS NOT TRUE", call("OR", opposed, less))
+        return either([rows.are_none, all_of([compared, no_doubt])])
+    is_open = call("IS NOT TRUE", opposed)
+    unknown = call("AND", less, _UNKNOWN, is_open)
+    otherwise = call("AND", compared, is_open, call("<=", rows.count, rows.known))
+    return either([rows.are_none, unknown, otherwise])
 
 
 def _is_equal(condition: Scalar) -> bool:
@@ -478,6 +561,21 @@ def _has_one_row(relation: Relation) -> bool:
     if isinstance(relation, LogicalSort):
         return _has_one_row(relation.input)
     return isinstance(relation, Values) and len(relation.rows) <= 1
+
+
+def _is_first(relation: Relation) -> bool:
+    """Return whether a relation is the first row of another one."""
+    while isinstance(relation, Project):
+        relation = relation.input
+    return isinstance(relation, LogicalSort) and relation.limit == 1
+
+
+def _any_rows(relation: Relation) -> Relation:
+    """A relation that has rows where the given one does, without their order, and that there are some alone."""
+    if isinstance(relation, Project):
+        return replace(relation, input=_any_rows(relation.input))
+    is_some = isinstance(relation, LogicalSort) and not relation.offset and relation.limit != 0
+    return _any_rows(relation.input) if is_some and isinstance(relation, LogicalSort) else relation
 
 
 def _counts(relation: Relation) -> bool:
