@@ -22,7 +22,7 @@ from headrace.checkpoint.manifest import (
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import VersionName
-from headrace.storage.folder import Folder, posix_folder
+from headrace.storage.folder import Folder, posix_folder, source_folder
 from headrace.storage.locations import local_path
 from tests.checkpoint.disk import Disk, Power, PowerFailureError
 from tests.checkpoint.manifests import manifest
@@ -433,7 +433,7 @@ def test_places_that_cannot_be_used(tmp_path: Path) -> None:
 
 def test_every_source_has_a_folder_of_its_own(store: CheckpointStore) -> None:
     uids = ["a b", "a_b", "a/b", "..", ".", "", "source", "Ä" * 300, "Ä" * 301, "a\nb"]
-    folders = [Path(str(store.source_folder(uid))) for uid in uids]
+    folders = [Path(str(source_folder(store.storage, uid))) for uid in uids]
     assert len(set(folders)) == len(uids)
     for folder in folders:
         folder.mkdir(parents=True)

@@ -57,10 +57,6 @@ class CheckpointStore:
         self._retained: dict[int, frozenset[str]] = {}
         self._collections = 0
 
-    def source_folder(self, uid: str) -> Folder:
-        """The folder that belongs to one source; made when it is needed."""
-        return source_folder(self.storage, uid)
-
     def latest(self) -> Manifest | None:
         """The newest manifest; None in a fresh directory.
 
@@ -244,7 +240,7 @@ class CheckpointStore:
         self._retained.clear()
         self.remove_leftovers(mine)
         for uid in uids:
-            for folder in (self.source_folder(uid), sink_folder(self.storage, uid)):
+            for folder in (source_folder(self.storage, uid), sink_folder(self.storage, uid)):
                 _empty(folder)
 
     def _check_owner(self, manifest: Manifest) -> None:
@@ -299,10 +295,6 @@ class TemporaryStore:
         self._newest: Manifest | None = None
         self._obsolete: set[str] = set()
         self._pins: dict[str, Pin] = {}
-
-    def source_folder(self, uid: str) -> Folder:
-        """The folder that belongs to one source; made when it is needed."""
-        return source_folder(self.storage, uid)
 
     def latest(self) -> Manifest | None:
         """Always None: nothing is kept from one run to the next."""

@@ -360,9 +360,10 @@ def blob_of(
 def _ends_in_driver(plan: JobPlan) -> bool:
     """Return whether one task runs the last stage of a bounded job, and all it does is for the driver."""
     *before, last = plan.stages
+    if not (plan.settings.is_batch and before and last.parallelism == 1):
+        return False
     sinks = [each.node.spec.sink for each in last.operators if isinstance(each.node.spec, SinkSpec)]
-    is_single = bool(before) and last.parallelism == 1
-    return plan.settings.is_batch and is_single and bool(sinks) and all(isinstance(each, DriverSink) for each in sinks)
+    return bool(sinks) and all(isinstance(each, DriverSink) for each in sinks)
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:

@@ -221,7 +221,7 @@ class EpochStatistics(JobEvent):
 
     def rejected(self) -> int:
         """Return how many records could not be read or written, since the job's first start."""
-        return sum(self.counters.get(name, 0) for name in (RECORDS_IN_ERRORS, SEND_ERRORS))
+        return self.counters.get(RECORDS_IN_ERRORS, 0) + self.counters.get(SEND_ERRORS, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, NamedTuple, TypeVar
 
@@ -208,18 +208,16 @@ class ReadingHistory:
 
     def total(self, splits: Iterable[Pending]) -> Pending:
         """The totals of all splits; records are estimated from bytes where only these are known."""
-        every = list(splits)
-        records = [split.records for split in every]
-        sizes = [split.bytes for split in every]
-        size = None if None in sizes else sum(filter(None, sizes))
-        if None not in records:
-            return Pending(sum(filter(None, records)), size)
-        found = Pending(None, size)
-        if size == 0:
-            return replace(found, records=0)
-        if size is None or not self._bytes:
-            return found
-        return replace(found, records=round(size * self._records / self._bytes))
+        records: int | None = 0
+        size: int | None = 0
+        for split in splits:
+            records = None if records is None or split.records is None else records + split.records
+            size = None if size is None or split.bytes is None else size + split.bytes
+        if records is None and size == 0:
+            records = 0
+        elif records is None and size is not None and self._bytes:
+            records = round(size * self._records / self._bytes)
+        return Pending(records, size)
 
 
 _NOT_KNOWN: Final = Pending()

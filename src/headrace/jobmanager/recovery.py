@@ -38,7 +38,7 @@ from headrace.state.operator_state import Redistribution
 from headrace.state.protocols import KEYED, STORE_PREFIX, StateKind
 from headrace.state.runs.layout import KIND
 from headrace.state.state_file import RunHead, VersionRef
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, source_folder
 
 Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
 Store = CheckpointStore | TemporaryStore
@@ -373,8 +373,8 @@ def copy_source_files(known: Manifest, uids: UidMapping, store: Store) -> None:
     """
     for old, source in known.sources.items():
         if uids.of(old) != old:
-            for name, content in named_files(source, store.source_folder(old)):
-                put(name, content, store.source_folder(uids.of(old)))
+            for name, content in named_files(source, source_folder(store.storage, old)):
+                put(name, content, source_folder(store.storage, uids.of(old)))
 
 
 def written_by_tasks(work: Callable[[T], VersionRef], tasks: Sequence[T], runtime: Runtime) -> list[VersionRef]:

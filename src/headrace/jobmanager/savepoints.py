@@ -43,7 +43,7 @@ from headrace.savepoint.metadata import (
 )
 from headrace.savepoint.tables import copy_out
 from headrace.savepoint.tasks import export_version, with_tables
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, source_folder
 from headrace.storage.locations import open_storage
 
 logger = get_logger(__name__)
@@ -297,7 +297,8 @@ def _begun(
     try:
         folder.make()
         kept = chain.from_iterable(
-            copy_out(uid, source, job.store.source_folder(uid), folder) for uid, source in manifest.sources.items()
+            copy_out(uid, source, source_folder(job.store.storage, uid), folder)
+            for uid, source in manifest.sources.items()
         )
         metadata = SavepointMetadata(manifest, request.format, files=tuple(kept))
         if is_native:

@@ -18,6 +18,7 @@ from headrace.jobmanager.metrics import ReadingHistory, SourceProgress, SplitPro
 from headrace.operators.user_code import NamingSource
 from headrace.plan.job_plan import JobPlan, PlannedOperator, has_to_be_read_whole, timestamps_operators
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment
+from headrace.storage.folder import source_folder
 from headrace.storage.locations import usual_spelling
 from headrace.time.watermark_strategy import WatermarkAlignment
 
@@ -442,7 +443,7 @@ def restore_sources(
         if not planned.node.inputs:
             snapshot = manifest.sources.get(planned.uid)
             known = None if snapshot is None else snapshot.enumerator
-            folder = store.source_folder(planned.uid)
+            folder = source_folder(store.storage, planned.uid)
             context = EnumeratorContext(planned.parallelism, folder, known, storage_options)
             yield SourceCoordinator(planned, plan, context, snapshot, channels, now)
 

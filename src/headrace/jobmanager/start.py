@@ -136,7 +136,7 @@ class SavepointStart:
         for file in metadata.files:
             uid = self._uids.of(file.uid)
             if uid in manifest.sources:
-                copy_in(file, self._directory, store.source_folder(uid))
+                copy_in(file, self._directory, source_folder(store.storage, uid))
         if metadata.format == "canonical":
             return self._import(self._uids.metadata(metadata), manifest, plan, runtime, store)
         self._copy(metadata, manifest, store)
@@ -190,7 +190,7 @@ class SavepointStart:
                 uid = self._uids.of(old)
                 for name, content in named_files(source, source_folder(directory, old)):
                     if uid in manifest.sources:
-                        put(name, content, store.source_folder(uid))
+                        put(name, content, source_folder(store.storage, uid))
         advice = "which the savepoint refers to; put it back" if metadata.pin else self._advice_on_checkpoint()
         with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
             list(copies.map(partial(_copy_file, state, store.state, advice), set(metadata.checkpoint.state_files())))
@@ -231,7 +231,7 @@ class PositionsStart(SavepointStart):
     ) -> Manifest:
         directory = open_storage(metadata.directory, options=self._options) if metadata.directory else None
         for new, old in self._old_by_new.items():
-            folder = store.source_folder(new)
+            folder = source_folder(store.storage, new)
             for file in metadata.files:
                 if file.uid == old:
                     copy_in(file, self._directory, folder)

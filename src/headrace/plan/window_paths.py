@@ -183,8 +183,8 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:
     """The same windows column by column; None where that cannot be, or is so already."""
     if isinstance(spec, ColumnarWindowSpec):
         return None
-    path, windows = path_of(spec), _as_arithmetic(spec.definition.assigner)
-    if path is None or path.reason is not None or windows is None:
+    windows = _as_arithmetic(spec.definition.assigner)
+    if windows is None or any(_obstacles(spec.definition)):
         return None
     interval = _interval(spec.definition)
     declared = spec.definition, spec.aggregates, spec.has_key, spec.known

@@ -54,18 +54,16 @@ class GroupedRows:
 
     Attributes:
         groups: how the rows are grouped.
+        segments: which rows of a column belong to which group.
     """
 
+    segments: RowGroups
+
     def __init__(self, columns: Mapping[Input, pa.Array], arrivals: Longs, groups: Groups) -> None:
-        self.groups = groups
+        self.groups, self.segments = groups, groups.segments
         self._columns = columns
         self._arrivals = arrivals
         self._gathered: dict[Input, pa.Array] = {}
-
-    @property
-    def segments(self) -> RowGroups:
-        """Return which rows of a column belong to which group."""
-        return self.groups.segments
 
     def column(self, source: Input) -> pa.Array:
         """One column, group after group."""
@@ -87,17 +85,13 @@ class ScatteredRows(GroupedRows):
 
     def __init__(self, columns: Mapping[Input, pa.Array], segments: RowGroups) -> None:
         self._columns = columns
-        self._segments = segments
-
-    @property
-    def segments(self) -> RowGroups:
-        return self._segments
+        self.segments = segments
 
     def column(self, source: Input) -> pa.Array:
         return self._columns[source]
 
     def first_values(self, index: int) -> pa.Array:
-        return gather(self._columns[index], self._segments.first_rows)
+        return gather(self._columns[index], self.segments.first_rows)
 
 
 _KINDS: "Final[dict[str, type[Aggregator]]]" = {}
