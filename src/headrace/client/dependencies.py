@@ -1,4 +1,4 @@
-"""What a program brings along: collected before its job is submitted, or put into one archive for clusters."""
+"""Modules, archives and files of a program: collected before its job is submitted, or put in one archive for clusters."""
 
 import atexit
 import compileall
@@ -385,7 +385,7 @@ def _copy_headrace(packages: Path) -> None:
 
 
 def _copy_modules(job: Path, modules: Path, archive: Path) -> None:
-    """What of a job's folder has its place in the archive; links are followed."""
+    """Copy the modules of a job's folder that belong into the archive; links are followed."""
 
     def left_out(folder: str, names: list[str]) -> set[str]:
         ignored = _LEFT_OUT(folder, names)

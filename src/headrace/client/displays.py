@@ -37,7 +37,7 @@ _REFRESHES_PER_SECOND: Final = 4
 
 
 def panels(jobs: Iterable[JobProgress]) -> RenderableType:
-    """What a terminal shows of some jobs."""
+    """The panels of some jobs for a terminal."""
     return Group(*map(panel, jobs))
 
 

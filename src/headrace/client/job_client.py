@@ -28,7 +28,7 @@ from headrace.state.descriptors import StateDescriptor
 logger = get_logger(__name__)
 
 CANCEL_SECONDS: Final = 15.0
-"""So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""
+"""The time that a job has to end after it was cancelled; then its thread is left behind, whatever it does."""
 
 
 @public
@@ -214,7 +214,7 @@ class JobClient:
         return SavepointRequest(place, savepoint_format(format_type))
 
     def query_state(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType | None = None) -> Any:
-        """What a key has in a state of the job, as of its newest checkpoint; other keys are not read.
+        """Read the state of one key as of the newest checkpoint of the job; other keys are not read.
 
         Java's ``QueryableStateClient`` is the model, which queries tasks; here state files are read, and the job does
         not notice. Of a job in another process :meth:`SavepointReader.query` reads the checkpoint directory.
@@ -242,7 +242,7 @@ class JobClient:
         return self.stop()
 
     def interruption(self) -> JobCancelledError | None:
-        """What to raise where the program wants all results of the job, which has ended, and a signal has stopped it.
+        """The error to raise where the program wants all results of a job that a signal has stopped.
 
         None when it has finished, has failed, or was stopped by the program itself.
         """
@@ -291,7 +291,7 @@ class JobClient:
         return self._result
 
     def _repr_html_(self) -> str:
-        """What notebooks show: how the job fares, and its counters."""
+        """The HTML for notebooks: the status of the job and its counters."""
         manifest = self._manager.manifest
         facts: dict[str, object] = {"name": self._manager.plan.name, "status": self._manager.status().status.name}
         if manifest is not None:

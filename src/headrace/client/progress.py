@@ -32,7 +32,7 @@ _SILENCE_SECONDS: Final = 5.0
 
 
 def skipped_files(counters: Mapping[str, int]) -> str:
-    """What a job's counters tell of files that it went on without."""
+    """The files that a job has skipped, by its counters, as text."""
     found = ((FILES_MISSING, "missing"), (FILES_CORRUPT, "damaged"))
     known = [(counters[name], kind) for name, kind in found if name in counters]
     return ", ".join(f"{wording.count(number, f'{kind} file')} skipped" for number, kind in known)
@@ -88,7 +88,7 @@ class JobProgress:
 
     @property
     def note(self) -> str:
-        """What went wrong last and is being repaired, or waits for the user."""
+        """The failure that is being repaired, or the epoch that waits for the user; empty for neither."""
         failed, held = self.job.failure, self.job.held
         if held is not None:
             return str(held)
@@ -173,7 +173,7 @@ class JobProgress:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What displays show, by name; empty before the first epoch."""
+        """The facts that displays show, by name; empty before the first epoch."""
         latest = self.latest
         if latest is None:
             return {}
@@ -232,11 +232,11 @@ def last_line(job: JobProgress, end: JobEnd) -> str:
 
 REDRAW_SECONDS: Final = 0.5
 _END_SECONDS: Final = 5.0
-"""So long a job that has ended waits for its last line to be drawn."""
+"""The time that a job that has ended waits for its last line to be drawn."""
 
 
 class CellContent:
-    """What a cell shows: HTML, or plain text where there is no page.
+    """The content of a cell: HTML, or plain text where there is no page.
 
     Args:
         text: the text.
@@ -294,7 +294,7 @@ class NotebookListener:
 
 
 def job_html(job: JobProgress) -> str:
-    """What a panel on a terminal shows, for a page."""
+    """The content of a panel, as HTML."""
     facts = job.facts
     if facts:
         facts[RATE] += f"  {wording.trend(job.trend)}"

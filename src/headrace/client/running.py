@@ -1,4 +1,4 @@
-"""What the process of a program keeps beside it: the jobs that run now, and what holds for all that are submitted.
+"""The jobs that a process runs now, and the defaults of all jobs that it submits.
 
 The first signal stops every job where it can continue, at the end of its epoch; the second one abandons the epochs. A
 command that runs the program of a user adds settings, a listener and a server, or only captures its graph.
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 TERMINATED: Final = 128 + signal.SIGTERM
-"""What a shell gives for a program that ended by SIGTERM."""
+"""The exit status that a shell returns for a program that ended by SIGTERM."""
 
 PIPE_CLOSED: Final = 128 + signal.SIGPIPE
-"""What a shell returns for a program that wrote to a pipe without a reader, as ``head`` leaves behind."""
+"""The exit status that a shell returns for a program that wrote to a pipe without a reader, such as ``head`` leaves."""
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -220,7 +220,7 @@ CapturedGraph: TypeAlias = "tuple[StreamGraph, JobPlan]"
 
 @dataclass(frozen=True, slots=True)
 class SubmissionDefaults:
-    """What holds for every environment that a program makes.
+    """The defaults of every environment that a program makes.
 
     Attributes:
         settings: configuration that wins over the program's own: the command line is nearer to the user than the code.
@@ -240,11 +240,11 @@ class SubmissionDefaults:
 _of_context: ContextVar[SubmissionDefaults | None] = ContextVar("headrace_submission_defaults", default=None)
 
 _of_process: list[SubmissionDefaults] = [SubmissionDefaults()]
-"""What holds for threads that have entered nothing themselves: those that the program of the process starts."""
+"""The defaults for threads that have entered none themselves: those that the program of the process starts."""
 
 
 def current_defaults() -> SubmissionDefaults:
-    """What holds now, in this thread."""
+    """The defaults that this thread has now."""
     return _of_context.get() or _of_process[-1]
 
 

@@ -558,7 +558,7 @@ def _warnings(graph: StreamGraph) -> Iterator[str]:
 
 
 def _warn_of_derived_uids(plan: JobPlan) -> None:
-    """What a checkpoint holds is found by uid; one that is derived from the topology does not survive its change."""
+    """Warn that the state of operators is found by uid, and that a uid derived from the topology changes with it."""
     names = [op.node.name for op in plan.operators() if not op.has_explicit_uid and _is_in_checkpoints(op)]
     if names:
         logger.warning(

@@ -1,4 +1,4 @@
-"""Which variable or field of a program cannot travel to the tasks, in the words of its author.
+"""The variable or field of a program that cannot travel to the tasks, under the name that the program gives it.
 
 Only a job that cannot be pickled loads it.
 """

@@ -18,10 +18,10 @@ from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError, refused, shown, with_article
 
 EVENTS: Final = ".count"
-"""What the number of a meter's events is shown as, behind the meter's name; its rate has the name itself."""
+"""The suffix of the number of a meter's events, behind the meter's name; its rate has the name itself."""
 
 OF_DISTRIBUTIONS: Final = (".count", ".sum", ".mean", ".min", ".max")
-"""What a distribution is shown as, behind its name."""
+"""The suffixes of the figures of a distribution, behind its name."""
 
 PARTS: Final = 1000
 """Events that are no further apart than this part of a time span are kept as one number."""
@@ -49,7 +49,7 @@ class Summary:
         return self.total / self.count
 
     def and_of(self, other: "Summary") -> "Summary":
-        """That of both."""
+        """The summary of the values of both."""
         return Summary(
             self.count + other.count,
             self.total + other.total,
@@ -58,7 +58,7 @@ class Summary:
         )
 
     def shown(self, name: str) -> dict[str, float]:
-        """What is shown of a distribution of this name."""
+        """The figures of a distribution, by the names under which they are shown."""
         figures = (self.count, self.total, self.mean, self.least, self.greatest)
         return {f"{name}{what}": number for what, number in zip(OF_DISTRIBUTIONS, figures, strict=True)}
 
@@ -74,7 +74,7 @@ def greater(one: float, other: float) -> float:
 
 
 def as_number(value: object) -> float | None:
-    """What a program gave, as a number of Python; None for what is none."""
+    """A value of a program as a number of Python; None where it is no number."""
     if isinstance(value, Integral | np.bool_):
         return int(value)
     if isinstance(value, Real | Decimal):
@@ -95,7 +95,7 @@ class Rate:
     events: tuple[tuple[int, int], ...] = ()
 
     def after(self, now: int, count: int) -> "Rate":
-        """So many events have come by a reading of the clock."""
+        """The rate once ``count`` more events have come by a reading of the clock."""
         kept = self._kept(now)
         if kept and (now - kept[-1][0]) * PARTS < self.millis:
             since, before = kept[-1]
@@ -188,18 +188,18 @@ class Counter(Metric):
         self._count -= amount
 
     def get_count(self) -> int:
-        """What this instance of the function has counted, since it was opened."""
+        """Return the count of this instance of the function since it was opened."""
         return self._count
 
     def take(self) -> int:
-        """What has come since the last call."""
+        """Return the change since the last call."""
         count = self._count
         new, self._taken = count - self._taken, count
         return new
 
 
 class Meter(Metric):
-    """How many events there are in a second, of all subtasks together.
+    """The number of events in a second, of all subtasks together.
 
     Args:
         time_span_in_seconds: the time over which it is the mean.
@@ -219,7 +219,7 @@ class Meter(Metric):
         self._events = Counter()
 
     def mark_event(self, value: int = 1) -> None:
-        """So many events have happened."""
+        """Count events that have happened."""
         self._events.inc(value if type(value) is int else _whole(value, "mark_event"))
 
     def get_count(self) -> int:
@@ -227,12 +227,12 @@ class Meter(Metric):
         return self._events.get_count()
 
     def take(self) -> int:
-        """What has come since the last call."""
+        """Return the change since the last call."""
         return self._events.take()
 
 
 class Distribution(Metric):
-    """How values are spread: how many there are, their sum and mean, the smallest and the largest one.
+    """The distribution of values: their number, sum and mean, the smallest and the largest one.
 
     Examples:
         >>> from headrace.metrics import Distribution
@@ -266,7 +266,7 @@ class Distribution(Metric):
         self._count += 1
 
     def take(self) -> Summary | None:
-        """That of the values since the last call; None where there were none."""
+        """Return the summary of the values since the last call; None where there were none."""
         if not self._count:
             return None
         taken = Summary(self._count, self._total, self._least, self._greatest)
@@ -290,7 +290,7 @@ class Gauge(Metric):
         self._value = value
 
     def value(self) -> float:
-        """What it is now.
+        """Return its present value.
 
         Raises:
             InvalidTypeError: when it is no number.
@@ -363,7 +363,7 @@ class MetricRegistry:
         self.by_name[name] = gauge
 
     def take(self) -> Measurements:
-        """What has come since the last call, and what gauges give now."""
+        """Return the changes since the last call, and the present values of gauges."""
         metrics = list(self.by_name.items())  # requests that were given up may still make some, in another thread
         new = {name for name, _ in metrics} - self._reported
         self._reported |= new
@@ -401,7 +401,7 @@ _A_NUMBER: Final = re.compile(r"\A\d+(?=\.)")
 
 
 def _shown_names(name: str, kind: type[Metric]) -> list[str]:
-    """What a metric is shown as behind the name of its operator.
+    """The names under which a metric is shown, behind the name of its operator.
 
     Gauges have the number of their subtask before them, and the group of another metric may look like one: ``#`` stands
     for both.
@@ -464,7 +464,7 @@ INPUT_WATERMARK: Final = "currentInputWatermark"
 """The watermark of the slowest subtask, in milliseconds."""
 
 OUTPUT_WATERMARK: Final = "currentOutputWatermark"
-"""What it has passed on."""
+"""The watermark that it has emitted."""
 
 WATERMARK_LAG: Final = "watermarkLag"
 """The lag of that behind the clock of the job, in milliseconds."""

@@ -1,4 +1,4 @@
-"""What reporters of metrics get: samples, each with its kind and its scope; and the filters that choose among them."""
+"""Samples of metrics for reporters, each with its kind and its scope, and the filters that choose among them."""
 
 from __future__ import annotations
 

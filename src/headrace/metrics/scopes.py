@@ -17,7 +17,7 @@ _PARENT: Final = "*"
 
 
 class ScopeKind(Enum):
-    """What a metric can belong to; the value is its logical scope, part by part."""
+    """The kinds of owners of metrics; the value is the logical scope, part by part."""
 
     JOB_MANAGER = ("jobmanager",)
     JOB = ("jobmanager", "job")
@@ -29,7 +29,7 @@ class ScopeKind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class MetricScope:
-    """What a metric belongs to. There is one of each, so reporters may keep what they make of it.
+    """The owner of a metric. There is one object for each owner, so reporters may cache what they derive from it.
 
     Attributes:
         logical: the kind of it, part by part, with the names of groups.

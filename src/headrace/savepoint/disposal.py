@@ -124,7 +124,7 @@ def remove_uncompleted(savepoint: Folder) -> None:
 
 
 def _not_to_be_started_from(savepoint: Folder) -> SavepointMetadata:
-    """What a savepoint consists of, from which no job can start from here on."""
+    """Mark a savepoint as one from which no job can start, and return what it consists of."""
     try:
         metadata = read_metadata(savepoint)
     except SavepointMissingError as error:
@@ -143,7 +143,7 @@ def _folders(folder: Folder) -> Iterator[Folder]:
 
 
 def _names(folder: Folder) -> list[str] | None:
-    """What is in a folder; None when it is none."""
+    """The names in a folder; None where there is no folder."""
     try:
         return folder.names()
     except (FileNotFoundError, NotADirectoryError):

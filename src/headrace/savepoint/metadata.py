@@ -18,7 +18,7 @@ DISPOSED: Final = "_disposed.json"
 """The same file while a savepoint is being disposed of: it is none any more, and this lists what is left of it."""
 
 IN_PROGRESS: Final = "_in_progress"
-"""What is there while tasks may write tables: a task that finds neither it nor the metadata writes in vain."""
+"""The file that exists while tasks may write tables: a task that finds neither it nor the metadata writes in vain."""
 
 FORMAT_VERSION: Final = 1
 """Raised when a headrace of an older version could not read a savepoint."""
@@ -116,7 +116,7 @@ class SavepointMetadata:
         return (*self.tables, *self.files)
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Return the metadata as JSON."""
         document = {
             "version": FORMAT_VERSION,
             "format": self.format,
@@ -130,7 +130,7 @@ class SavepointMetadata:
 
     @staticmethod
     def from_bytes(content: bytes, name: str) -> "SavepointMetadata":
-        """What :meth:`to_bytes` wrote.
+        """Read the output of :meth:`to_bytes`.
 
         Raises:
             SavepointError: naming the file, when it is damaged or of a newer version of headrace.
@@ -169,7 +169,7 @@ def is_given_up(directory: Folder) -> bool:
 
 
 def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:
-    """What a directory holds.
+    """Read the metadata of the savepoint in a directory.
 
     Args:
         directory: the directory.
@@ -204,7 +204,7 @@ def is_savepoint(directory: Folder) -> bool:
 
 
 def what_is_there(directory: Folder, name: str = METADATA) -> str:
-    """What is found in the place of a savepoint, and what to do."""
+    """A description of what is in the place of a savepoint, with advice."""
     try:
         names = directory.names()
     except FileNotFoundError:

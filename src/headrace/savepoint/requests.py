@@ -1,7 +1,7 @@
 """Requests to a running job of another process: files in its checkpoint directory, and answers beside them.
 
 A request is ``<milliseconds>-<id>.json`` in the folder ``requests``. The job that owns the directory creates
-``….accepted`` before it begins, and writes ``….done`` with the outcome. Whoever gives up waiting creates ``….accepted``
+``….accepted`` before it begins, and writes ``….done`` with the outcome. A client that gives up creates ``….accepted``
 as well: of the two one succeeds, so a request is executed, or its client learns that it is not. A client
 removes all of them; what has been left there for an hour, the job removes.
 
@@ -88,7 +88,7 @@ class JobProcess:
 
 
 class RunningMark:
-    """What one run of a job says of itself.
+    """The file by which one run of a job shows that it runs.
 
     Args:
         folder: where requests to the job are.
@@ -156,7 +156,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _said_of(pid: int) -> list[str]:
-    """What Linux says of a process behind its name; nothing elsewhere."""
+    """The fields of ``/proc/…/stat`` behind the name of a process; none on systems without that file."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -258,7 +258,7 @@ class JobRequest:
     asked_by: str = field(default="", compare=False)
 
     def described(self, stem: str) -> str:
-        """What is wanted, by which client and since when; ``stem`` is the name of the request."""
+        """The request as text: its action, its client and its time; ``stem`` is the name of the request."""
         requested = datetime.fromtimestamp(int(stem.partition("-")[0]) / 1000, UTC)
         return (
             f"{self._wanted()} that {self.asked_by or 'somebody'} asked for at {requested:%F %T} UTC (request {stem})"
@@ -281,7 +281,7 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobAnswer:
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         savepoint: the place of the savepoint; empty for none.

@@ -120,7 +120,7 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
 
 
 def read_with_retries(job: StoredJob, read: Callable[[StoredJob], T]) -> tuple[StoredJob, T]:
-    """What is read of a job; where files have gone meanwhile, of a checkpoint that has taken the place of its newest.
+    """Read from a job; where files are gone meanwhile, from the checkpoint that has replaced its newest one.
 
     Returns:
         The job as it was read, and what was read.
@@ -212,7 +212,7 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
 
 
 def query(job: StoredJob, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType | None = None) -> Any:
-    """What the state gives for a key: a value (None where there is none), a list, a dict.
+    """Return the state of a key: a value (None where there is none), a list, a dict.
 
     Args:
         job: the job, with state files.
@@ -249,7 +249,7 @@ def query(job: StoredJob, uid: str, descriptor: StateDescriptor, key: Any, key_t
 
 @dataclass(frozen=True, slots=True)
 class _OperatorPlace:
-    """Where an operator has its state.
+    """The location of an operator's state.
 
     Attributes:
         job: the job.
@@ -267,7 +267,7 @@ class _OperatorPlace:
 
     @contextmanager
     def opened(self, subtask: int, codec: KeyCodec) -> Iterator[OperatorStates]:
-        """What a subtask holds; only indexes are read."""
+        """Open the states of a subtask; only indexes are read."""
         refs = [ref for ref in self.job.versions() if (ref.stage, ref.partition) == (self.stage, subtask)]
         backend = STATE_BACKENDS.load(self.job.manifest.state_backend)
         task = backend.open(self.state, refs, self.stage, subtask, {self.uid: self.owner})
@@ -331,7 +331,7 @@ _CONTENT: Final[dict[str, Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found to be whole.
+    """The job whose files were found to be undamaged.
 
     Attributes:
         job_name: the job's name.
@@ -366,7 +366,7 @@ def verify(job: StoredJob) -> Verified:
 
 
 def _checks(job: StoredJob) -> Iterator[Callable[[], object]]:
-    """What reads a part each."""
+    """The checks, each of which reads a part."""
     if job.directory is not None:
         yield from (partial(read_file, job.directory, file) for file in job.files)
     if job.state is not None:
@@ -375,7 +375,7 @@ def _checks(job: StoredJob) -> Iterator[Callable[[], object]]:
 
 
 def _damage(check: Callable[[], object]) -> str:
-    """What is wrong with a part; empty for nothing."""
+    """The damage that a check finds, as text; empty for none."""
     try:
         check()
     except (CheckpointError, StateCorruptedError) as error:

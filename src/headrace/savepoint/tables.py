@@ -85,7 +85,7 @@ def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
 
 
 def _texts(codec: KeyCodec, keys: pa.Array) -> list[str | None]:
-    """What Python shows for keys of any type; null for those of classes that only the program knows."""
+    """The ``repr`` of keys of any type; null for those of classes that only the program knows."""
     try:
         return list(map(repr, codec.decode(keys)))
     except HeadraceError:  # at least one is; which, is found out one by one
@@ -119,19 +119,19 @@ _ROWS_OF_GROUP: Final = 1 << 17
 """The most rows of a row group: a reader of a part of a file reads no less."""
 
 _IN_ORDER: Final = {b"headrace.order": b"runs"}
-"""What the Parquet schema of a table says whose rows are in the order of runs."""
+"""The entry in the Parquet schema of a table whose rows are in the order of runs."""
 
 _NAME: Final = re.compile(r"part-[0-9]+-[0-9]+\.parquet")
 """The names of tables, by stage and partition."""
 
 _PLAIN: Final = re.compile(r"[a-z0-9_-]{1,60}")
-"""What a folder may be called as it is, also where names that differ in case are one."""
+"""The names that folders may have unchanged, also on file systems that ignore case."""
 
 
 def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: int) -> TableFile:
     """Write what a task has of a state, row group by row group: in memory there is no more of it than one.
 
-    A task may outlive its job. Whoever has given up the savepoint may have removed all of it before the file came.
+    A task may outlive its job. The process that gave up the savepoint may have removed all of it before the file came.
 
     Raises:
         SavepointError: when Parquet has no form for a column, or the savepoint was given up meanwhile; nothing is left
@@ -165,7 +165,7 @@ def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: 
 
 
 def read_table(savepoint: Folder, file: TableFile) -> ExportedTable:
-    """What a file holds.
+    """Read the table in a file.
 
     Raises:
         SavepointError: naming the file, when it is missing, damaged or another one.
@@ -213,7 +213,7 @@ def is_table(name: str) -> bool:
 
 
 def digest_of(content: pa.Buffer | bytes) -> str:
-    """What identifies a file."""
+    """The digest of the content of a file."""
     text: str = _digest(memoryview(content)).hexdigest()
     return text
 

@@ -57,7 +57,7 @@ def rename_version(
 def tasks_of(
     tables: Iterable[TableFile], manifest: Manifest, uids: Container[str], inline_threshold: int
 ) -> Iterator[TaskTables]:
-    """What each task of a manifest had, by the tables of a savepoint.
+    """The tables of each task of a manifest, of the tables of a savepoint.
 
     Args:
         tables: the tables.

@@ -66,7 +66,7 @@ class UidMapping:
                 yield f"{' and '.join(map(repr, olds))} would both become {new!r}: what one operator holds is of one"
 
     def left(self, own: Manifest, program: Collection[str]) -> "UidMapping":
-        """What is left to map in the job's own directory: what was mapped once has its new uid there.
+        """The mappings that are left for the job's own directory: a uid that was mapped once is the new one there.
 
         Args:
             own: the newest manifest there.
@@ -98,7 +98,7 @@ class UidMapping:
             )
 
     def manifest(self, known: Manifest) -> Manifest:
-        """What a job starts from, under the program's uids; versions of state still have the old ones in them."""
+        """The manifest that a job starts from, under the program's uids; versions of state still have the old ones."""
         return replace(
             known,
             sources={self.of(uid): self._source(source) for uid, source in known.sources.items()},
@@ -116,7 +116,7 @@ class UidMapping:
         )
 
     def heads(self, known: Iterable[RunHead]) -> Iterator[RunHead]:
-        """What is known of stored runs, under the program's uids."""
+        """The descriptions of stored runs, under the program's uids."""
         return (head._replace(uid=self.of(head.uid)) for head in known)
 
     def _source(self, source: SourceSnapshot) -> SourceSnapshot:
