@@ -19,6 +19,7 @@ PROSE = (
     "client",
     "exchange",
     "graph",
+    "jobmanager",
     "metrics",
     "operators",
     "plan",

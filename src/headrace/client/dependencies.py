@@ -1,4 +1,4 @@
-"""Modules, archives and files of a program: collected before its job is submitted, or put in one archive for clusters."""
+"""Modules, archives and files of a program: collected before its job is submitted, or archived for clusters."""
 
 import atexit
 import compileall

@@ -37,7 +37,7 @@ _NANOS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerSettings:
-    """When and how far a job is rescaled; times are in milliseconds.
+    """Settings of rescaling by load; times are in milliseconds.
 
     Attributes:
         is_applied: whether the job is rescaled; else the log says to what it would be.
@@ -69,7 +69,7 @@ class AutoscalerSettings:
 
 
 class Measurement(NamedTuple):
-    """What a job has done up to a moment of this run.
+    """The work of a job up to a moment of this run.
 
     Attributes:
         time: the moment in milliseconds.
@@ -201,7 +201,7 @@ def _evenly(wanted: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReactiveSettings:
-    """When a job follows the size of its cluster; times as for :class:`SlotWatcher`."""
+    """Settings of a job that follows the size of its cluster; times as for :class:`SlotWatcher`."""
 
     stable_millis: int
     cooldown_millis: int

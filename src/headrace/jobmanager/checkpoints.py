@@ -101,7 +101,7 @@ class CheckpointCoordinator:
         check_compatible(manifest, self._plan, ignore_unclaimed=self._job.settings.ignore_unclaimed_state)
 
     def _first(self) -> Manifest:
-        """What a job begins with that has never run before."""
+        """The manifest of a job that has never run before."""
         settings = self._plan.settings
         first = Manifest(
             epoch=0,
@@ -271,13 +271,13 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class EpochGate:
-    """Holds back an epoch with records that violate expectations, until somebody releases it or ends the job.
+    """Holds back an epoch with records that violate expectations, until it is released or the job ends.
 
     The epoch has run, and its state is written, but no manifest names it: nothing of it is visible, and if the process
     dies, the epoch is run again and held again. Its input waits where it is; further input is not read.
 
     Args:
-        publish: is told of held epochs.
+        publish: is called with held epochs.
         stop: set when the job is to stop; then the epoch is dropped.
         meanwhile: is called again and again while an epoch is held; raises what ends the wait.
     """

@@ -1,4 +1,4 @@
-"""Compaction beside the epochs: when the state backend is asked for work, and which epoch adopts its results."""
+"""Compaction beside the epochs: it requests work from the state backend, and an epoch adopts the results."""
 
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
@@ -15,9 +15,9 @@ from headrace.storage.folder import Folder
 logger = get_logger(__name__)
 
 EPOCHS_BETWEEN_LOOKS = 8
-"""How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition.
+"""The epochs between two searches for runs to merge: reading the indexes costs a millisecond a partition.
 
-Where a look has found some, the next one follows as soon as these are merged: a round may leave others for later.
+Where a search has found some, the next one follows as soon as these are merged: a round may leave others for later.
 """
 
 
@@ -55,7 +55,7 @@ class CompactionCoordinator:
     def epoch_completed(self, manifest: Manifest) -> None:
         """An epoch's manifest exists: forget what it has adopted, and look for more work now and then.
 
-        What was offered to the epoch was adopted by it, or came too late and is a file that nobody needs.
+        The epoch has adopted what it was offered; what came too late is a file that is not needed.
         """
         if self._offered:
             self._delete(self._offered, set(manifest.state_files()))

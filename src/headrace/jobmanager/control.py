@@ -1,7 +1,7 @@
-"""What others ask of a running job, and the queue in which that waits for the job's own thread.
+"""Commands to a running job, and the queue in which they wait for the job's own thread.
 
 Between epochs a manifest says all there is to say of the job, and nothing moves. So a command neither takes locks nor
-meets a half-done epoch. Other processes ask by files in the checkpoint directory.
+meets a half-done epoch. Other processes send theirs as files in the checkpoint directory.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CommandQueue:
         self._is_closed = False
 
     def add(self, command: Callable[[], T]) -> CompletableFuture[T]:
-        """Ask for something; what it raises goes to whoever has asked, and the job goes on.
+        """Have a command run; what it raises is its outcome, and the job goes on.
 
         Returns:
             The outcome; a ``JobExecutionError`` when the job ends before.
@@ -97,9 +97,9 @@ class CommandQueue:
         return outcome
 
     def run_all(self) -> None:
-        """Carry out what waits, in the order in which it was asked for.
+        """Run the commands that wait, in the order in which they came.
 
-        What is asked for meanwhile waits for the next time: somebody who asks without pause cannot keep the job from
+        Commands that come meanwhile wait for the next time: a client that sends many cannot keep the job from
         its epochs, or from its end.
         """
         for _ in range(len(self._waiting)):
@@ -131,11 +131,11 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class RequestWatch:
-    """Has a job do what others ask of it, between epochs.
+    """Carries out requests of other processes to a job, between epochs.
 
     Args:
         directory: the job's checkpoint directory.
-        savepoints: where savepoints are made unless who asks for one says it; None for nowhere.
+        savepoints: the directory of savepoints whose request names none; None where a request has to name one.
     """
 
     def __init__(self, directory: Folder, savepoints: str | None) -> None:
@@ -151,7 +151,7 @@ class RequestWatch:
         """The request that makes the job end, or an empty string."""
 
     def begin(self, generation: int) -> None:
-        """The job has started, and says so to whoever asks for it."""
+        """The job has started, and shows it by its mark."""
         self._has_begun = True
         try:
             self._requests.begin()
@@ -161,7 +161,7 @@ class RequestWatch:
             logger.warning("requests to the job cannot be read: %s", error)
 
     def look(self, job: JobCommands, *, only_stops: bool = False) -> None:
-        """Begin what was asked for since the last look, unless that was just now.
+        """Begin the requests that have come since the last look, unless that was just now.
 
         Args:
             job: the job.
@@ -179,7 +179,7 @@ class RequestWatch:
             logger.warning("requests to the job cannot be read: %s", error)
 
     def close(self, error: BaseException | None) -> None:
-        """The job has ended: who only wanted that is told, or with what error it failed on the way."""
+        """The job has ended: answer the requests that wait for it, with the error if it has failed."""
         answer = JobAnswer(error="" if error is None else f"the job has ended with an error: {error}")
         for stem in self._at_end:
             self._answer(stem, answer)

@@ -1,4 +1,4 @@
-"""Which epoch is next: how much it reads of each split, in which task, and whether there is a reason to run it."""
+"""The next epoch: how much it reads of each split, in which task, and whether there is a reason to run it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SURPRISE: Final = 2.0
 """An epoch is slow when its records take so many times as long as expected, and quick when they take so much less."""
 
 _CONVINCED: Final = 4
-"""So many slow epochs in a row are believed: fewer are as likely a machine that is busy with something else. The
+"""The number of slow epochs in a row that are believed: fewer may as well come of a machine that is busy. The
 quickest of so many says within what bounds the next one is."""
 
 _NOISE: Final = 0.1
@@ -82,14 +82,14 @@ class _EpochSeen(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """What an epoch costs by its size."""
+    """The cost of an epoch by its size."""
 
     fixed: float
     each: float
 
 
 class EpochCost:
-    """What epochs cost: a fixed part and one for each record, learnt from epochs of different sizes.
+    """The cost of epochs: a fixed part and one for each record, learnt from epochs of different sizes.
 
     It is the line through the last epochs, in the lower middle of all lines through two of them. Whatever else a
     machine does makes epochs longer, never shorter. So a quick epoch is believed at once. A slow one is not: either
@@ -172,7 +172,7 @@ class EpochCost:
         self._draw(records)
 
     def _expects(self, epoch: _EpochSeen) -> bool:
-        """Return whether other epochs have told what it costs: those of its size, or those of different sizes."""
+        """Return whether its cost follows from other epochs: from those of its size, or those of different sizes."""
         return self._is_known or self._slope([self._epochs[-1], epoch]) is None
 
     def _suspect(self) -> None:
@@ -251,7 +251,7 @@ class EpochSizer:
         self._target = target
 
     def budget(self, seconds_left: float | None = None) -> ReadBudget:
-        """What the next epoch may read, over all splits.
+        """The records and bytes that the next epoch may read, over all splits.
 
         Args:
             seconds_left: when the next one should begin, because a timer is due; None when that does not matter.
@@ -345,7 +345,7 @@ class EpochPlan:
     """An epoch that is about to run.
 
     Attributes:
-        context: what the tasks are told.
+        context: what the tasks get.
         splits: by uid of the source, what is read of each of its splits.
         records: how many records will be read, by the enumerators' word.
         seconds: how long the planning took.

@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 0.05
 def run_epoch(job: JobServices, planned: EpochPlan) -> list[TaskReport]:
     """Run an epoch on the job's runtime; it is given up when the job is cancelled, or when it takes too long.
 
-    A runtime may be told to give up when the query has not really begun, which it does not notice: so it is told again
+    A call to give up has no effect where the query has not really begun, so the runtime is called again
     and again until it returns.
 
     Returns:
@@ -210,7 +210,7 @@ class JobExecution:
     def _reading(
         self, planned: EpochPlan, reports: EpochReports, event_time: WatermarkProgress
     ) -> tuple[SourceProgress, ...]:
-        """How far the sources have been read."""
+        """The progress of the sources."""
         now, lag = self.job.now(), self.job.planned.settings.backlog_lag
         fetched_at = planned.context.processing_time
         return tuple(

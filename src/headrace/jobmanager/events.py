@@ -1,4 +1,4 @@
-"""The events of a job: what happens to it, told to all that show it."""
+"""The events of a job, which are published to all that show it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JobIdentified(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFailed(JobEvent):
-    """The job does not begin; whoever submits it gets the error."""
+    """The job does not begin; its submission raises the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class EpochStatistics(JobEvent):
         pending: by uid of the sink, of how many epochs the manifest has output to be committed, of earlier ones too;
             the epoch's own commits begin when it exists.
         waiting: seconds behind the checkpoint, for sinks that have yet to commit epochs before: they hold the job back.
-        event_time: where event time is, split by split and operator by operator; None where nobody has looked.
+        event_time: the event time of each split and operator; None where it was not computed.
         sources: how far each source is behind.
         measured: what functions have measured in this run.
         times: where the time of operators has gone in this run.
@@ -206,7 +206,7 @@ class EpochStatistics(JobEvent):
         return found if self.event_time is None else found | self.event_time.metrics()
 
     def summary(self) -> EpochStatistics:
-        """The same without what only the newest epoch is asked for; it would keep plan and manifest in memory."""
+        """The same without what is shown of the newest epoch alone; it would keep plan and manifest in memory."""
         return replace(
             self,
             counters={},
@@ -293,7 +293,7 @@ class SavepointStatus(JobEvent):
 
     Attributes:
         number: counts the savepoints of this run.
-        directory: where it was asked for.
+        directory: the place that was requested.
         epoch: the epoch whose state it holds.
         place: where it is; empty until it is complete.
         error: why there is none; empty unless it has failed.
@@ -319,7 +319,7 @@ class SavepointStatus(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobCancelling(JobEvent):
-    """Somebody has given the job up."""
+    """The job is being cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What becomes of a failure: it is recorded, and the job begins again after a delay, or it ends.
+"""Failover: a failure is recorded, and the job begins again after a delay, or it ends.
 
 A restart strategy is what was configured, and never changes. What it begins keeps the account of one run's failures.
 
@@ -45,7 +45,7 @@ from headrace.time.clock import Clock
 logger = get_logger(__name__)
 
 ENRICHER_SECONDS: Final = 5.0
-"""So long all enrichers have together; who is not done then is left behind, without labels."""
+"""The time that all enrichers have together; one that is not done then is left behind, without labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _ask(
 
 
 _MISCONFIGURED: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
-"""What whoever starts a job has to see to; later in its life the same may be a volume that was away for a moment."""
+"""Errors that a new job cannot recover from; later in its life the same may be a volume that was away for a moment."""
 
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
@@ -164,12 +164,12 @@ _LONGEST_PAUSE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class FailureRules:
-    """Which failures may pass.
+    """The rules by which failures may pass.
 
     Attributes:
         restarts_functions: whether those of user functions may as well.
         most_deaths: so many workers that die in a row in one epoch end the job; None for no such limit.
-        tolerable_checkpoints: so many checkpoints in a row may fail before the restart strategy is asked.
+        tolerable_checkpoints: so many checkpoints in a row may fail before the restart strategy decides.
     """
 
     restarts_functions: bool = False
@@ -295,7 +295,7 @@ class FailureHandler:
         """Return whether the same may succeed another time.
 
         What headrace itself finds wrong with programs, records, input and state it would find again. A function of the
-        user may depend on a service that was away; whoever sets a restart strategy says so.
+        user may depend on a service that was away; a restart strategy that is set says so.
         """
         if isinstance(error, UserFunctionError):
             return self._rules.restarts_functions and not isinstance(error, FunctionRefusedError)
@@ -351,7 +351,7 @@ class FailureRecorder:
         manifest: the newest one; says which job it is.
         now: the clock's reading in milliseconds.
         limit: how many of the latest failures are known.
-        publish: is told of them.
+        publish: is called with them.
     """
 
     def __init__(
@@ -418,7 +418,7 @@ differ and each repeats itself.
 
 @dataclass(frozen=True, slots=True)
 class FixedDelay:
-    """So many restarts in the life of a job, all after the same delay.
+    """A number of restarts in the life of a job, all after the same delay.
 
     Attributes:
         attempts: how many.

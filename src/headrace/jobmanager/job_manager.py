@@ -127,7 +127,7 @@ class JobManager:
 
     @property
     def savepoint_directory(self) -> str | None:
-        """Return where savepoints are made unless who asks for one says it; None for nowhere."""
+        """The directory of savepoints whose request names none; None where a request has to name one."""
         return self._job.settings.savepoint_directory
 
     def status(self) -> JobSnapshot:
@@ -373,8 +373,8 @@ class JobManager:
     def _restored(self) -> Manifest | None:
         """The manifest that the job goes on from, if any.
 
-        Sinks are asked whether it is the newest. Where a service that they ask is away, a job that has run before waits
-        as it would later. One that has not fails at once: whoever starts it may have named a wrong server.
+        Sinks check whether it is the newest. Where a service that they query is away, a job that has run before waits
+        as it would later. One that has not fails at once: the program may name a wrong server.
         """
         failures: FailureHandler | None = None
         while True:
@@ -591,7 +591,7 @@ class JobManager:
         return poll if due is None else min(poll, due)
 
     def _rest(self, seconds: float) -> None:
-        """Wait; meanwhile do what is asked for."""
+        """Wait; meanwhile run the commands that come."""
         until = time.monotonic() + seconds
         while not (self._stop.is_set() or self._drains.is_set()) and (left := until - time.monotonic()) > 0:
             if self._wake.wait(left):

@@ -27,7 +27,7 @@ N = TypeVar("N", bound=float)
 
 
 class MetricKey(NamedTuple):
-    """Which metric of a job a number is.
+    """The identity of a metric of a job.
 
     Attributes:
         uid: the uid of the operator; empty for the job as a whole.
@@ -177,7 +177,7 @@ class SourceProgress:
 
 @dataclass(slots=True)
 class ReadingHistory:
-    """What a source has read in this run: when last, and how many bytes a record takes.
+    """The reading of a source in this run: when it last read, and how many bytes a record takes.
 
     Attributes:
         idle_since: as in :class:`SourceProgress`; at first when the run began.

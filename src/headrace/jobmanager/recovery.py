@@ -1,4 +1,4 @@
-"""What a job goes on from: a manifest, perhaps at another parallelism, under other uids or in another shape."""
+"""Recovery from a manifest, perhaps at another parallelism, under other uids or in another shape."""
 
 import base64
 import json
@@ -53,7 +53,7 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
     Args:
         manifest: where the job had come to.
         plan: the job.
-        ignore_unclaimed: whether what nobody takes may be left behind; a warning then names it.
+        ignore_unclaimed: whether what no operator claims may be left behind; a warning then names it.
 
     Raises:
         StateMigrationError: naming what does not fit, and what to do.
@@ -95,9 +95,9 @@ def holds_state(manifest: Manifest) -> bool:
 def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
     """A manifest without the committables of sinks that the program does not have, and without misplaced positions.
 
-    Nobody could commit the ones, and a wrong source would go on from the others. What else is of operators that the
+    Nothing could commit the ones, and a wrong source would go on from the others. What else is of operators that the
     program does not have needs no such care: the next manifest has that of the program's own operators.
-    :func:`check_compatible` has asked whether anything may be left behind.
+    :func:`check_compatible` has checked whether anything may be left behind.
     """
     known = {operator.uid for operator in plan.operators()}
     misplaced = misplaced_positions(manifest, plan)
@@ -109,7 +109,7 @@ def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
 
 
 def contexts_after_epoch(manifest: Manifest, adoptions: Adoptions) -> dict[tuple[int, int], PartitionContext]:
-    """What every task goes on from behind an epoch of the same plan: each from what itself has written.
+    """The context of every task behind an epoch of the same plan: each goes on from what itself has written.
 
     Args:
         manifest: that of the epoch.
@@ -126,7 +126,7 @@ def contexts_after_epoch(manifest: Manifest, adoptions: Adoptions) -> dict[tuple
 def partition_contexts(
     manifest: Manifest, plan: JobPlan, *, is_start: bool = False
 ) -> dict[tuple[int, int], PartitionContext]:
-    """What every task of the later stages, and of stage 0 if that holds state, starts from, whatever the plan was.
+    """The context from which every task of the later stages starts, and of stage 0 if that holds state.
 
     Args:
         manifest: where the job has come to.
@@ -201,7 +201,7 @@ def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool
 def _progress(stage: StageSnapshot, succession: _Succession) -> dict[str, OperatorProgress]:
     """Return how far an operator has come; where several old subtasks become one, the slowest counts.
 
-    The memory of a generator of watermarks nobody can take over of subtasks that were divided otherwise.
+    The state of a watermark generator is not restored from subtasks that were divided otherwise.
     """
     uid = succession.operator.uid
     known = (stage.partitions[number].progress.get(uid) for number in succession.predecessors())
@@ -237,7 +237,7 @@ def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
 
 
 def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
-    """What the program has no operators for, in words."""
+    """Descriptions of what the program has no operators for."""
     known = {operator.uid: operator.state_kinds for operator in plan.operators()}
     stored = {uid: operator.state_kinds for stage in manifest.stages for uid, operator in _holding(stage)}
     lost = stored.keys() - known.keys()
@@ -263,11 +263,11 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
 
 
 _TASKS_SAMPLED: Final = 4
-"""The tasks of each stage that are asked: all have stored the same types, as the same program has run in them."""
+"""The tasks of each stage that are read: all have stored the same types, as the same program has run in them."""
 
 
 def heads_of_manifest(manifest: Manifest, backend: StateBackendPlugin, storage: Folder) -> Iterator[RunHead]:
-    """What some tasks of each stage have stored.
+    """The headers of the runs that some tasks of each stage have stored.
 
     Args:
         manifest: the job.
@@ -281,7 +281,7 @@ def heads_of_manifest(manifest: Manifest, backend: StateBackendPlugin, storage: 
 
 
 def heads_of_tables(tables: Iterable[TableFile]) -> Iterator[RunHead]:
-    """What a canonical savepoint has, as it will be stored."""
+    """The headers of the tables of a canonical savepoint, as these will be stored."""
     known: set[tuple[str, str, str, str]] = set()
     for file in tables:
         about = json.dumps(file.about, sort_keys=True)

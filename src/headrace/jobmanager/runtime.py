@@ -1,4 +1,4 @@
-"""What a runtime has to offer."""
+"""The protocol of runtimes."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future

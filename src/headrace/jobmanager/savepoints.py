@@ -49,7 +49,7 @@ from headrace.storage.locations import open_storage
 logger = get_logger(__name__)
 
 LOOK_SECONDS: Final = 0.01
-"""So long a job waits that does nothing else until it looks again whether its savepoints are complete."""
+"""The pause between two looks of a job that only waits for its savepoints to be complete."""
 
 NO_PLACE: Final = f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key}"
 
@@ -58,7 +58,7 @@ EMPTY_PLACE: Final = "the place of the savepoint is empty (was it to come from a
 _GOES_ON: Final = "The job goes on"
 
 _ENDED: Final = "The job has ended; its checkpoint directory, if it has one, holds what the savepoint would have held"
-"""What is told of a run that has ended, for whatever reason."""
+"""The end of errors of a run that has ended, for whatever reason."""
 
 _NOT_DRAINED: Final = (
     "the job was stopped before its sources had ended, so its windows and timers have not fired. Its checkpoint "
@@ -68,7 +68,7 @@ _NOT_DRAINED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
-    """What somebody wants.
+    """The request of a savepoint.
 
     Attributes:
         directory: where the directory of the savepoint is made.
@@ -97,7 +97,7 @@ class SavepointCoordinator:
     """Takes the savepoints of one job; used by the job's thread alone.
 
     Args:
-        publish: is told of each of them.
+        publish: is called with each of them.
     """
 
     def __init__(self, publish: Callable[[JobEvent], None]) -> None:
@@ -349,7 +349,7 @@ def _given_up(job: JobServices, name: str, folder: Folder) -> None:
 
 
 def _end_waiting(job: JobServices, name: str) -> None:
-    """Files that only a savepoint needed may go; when that fails, whoever takes the directory over does it."""
+    """Remove files that only a savepoint needed; when that fails, the next job manager of the directory does it."""
     try:
         job.store.unpin(name)
     except OSError as error:

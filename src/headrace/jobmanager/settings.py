@@ -1,4 +1,4 @@
-"""How a job is run, and how that follows from its configuration."""
+"""The settings of a job, and how they follow from its configuration."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -44,18 +44,18 @@ class Retention(Enum):
 
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
-"""How many restarts in a row a job gets that has neither a checkpoint directory nor a restart strategy of its own.
+"""The restarts in a row of a job that has neither a checkpoint directory nor a restart strategy of its own.
 
-It can be restarted here, unlike in Flink, as an epoch can be run again from memory; but whoever tries a program out
-should be told at some time that it will never work."""
+It can be restarted here, unlike in Flink, as an epoch can be run again from memory; but a program that is tried out
+should fail at some time if it can never work."""
 
 MOST_DEATHS_WITHOUT_CHECKPOINTS: Final = 3
-"""So many workers of such a job may die in a row in one epoch: native code that crashes, and a function that ends its
-process, do it again, and whoever tries a program out is to hear of it soon."""
+"""The workers of such a job that may die in a row in one epoch: native code that crashes, and a function that ends its
+process, do it again, and a program that is tried out is to fail soon."""
 
 
 class _EpochDefaults(NamedTuple):
-    """What epochs aim at where the configuration does not say it.
+    """The aims of epochs where the configuration does not set them.
 
     Attributes:
         target_duration: how long an epoch should take, in milliseconds.
@@ -82,7 +82,7 @@ _IN_STREAMING_MODE: Final = _EpochDefaults(
 _WHERE_NOBODY_WAITS: Final = 60_000
 
 _IN_BATCH_MODE: Final = _EpochDefaults(_WHERE_NOBODY_WAITS, 500_000, 5_000_000, 7_200_000)
-"""Nobody waits for the results of an epoch, and large ones write less. At ten milliseconds a record the first one still
+"""Single results are not awaited, and large epochs write less. At ten milliseconds a record the first one still
 ends in time. What an epoch holds in memory is bounded by its records, as an epoch may take a minute."""
 
 _MOST_IN_COLUMNS: Final = 10_000_000
@@ -97,7 +97,7 @@ and read again. What they hold within it goes to the machine's own disk when it 
 
 @dataclass(frozen=True, slots=True)
 class EpochLimits:
-    """What the user allows.
+    """The limits that the configuration sets.
 
     Attributes:
         max_records: records an epoch.
@@ -116,7 +116,7 @@ class EpochLimits:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """How a job manager works.
+    """The settings of a job manager.
 
     Attributes:
         limits: how large epochs may be.
@@ -134,7 +134,7 @@ class JobSettings:
         rescaling: how the parallelism follows the cluster, or the input; None when it is fixed.
         start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
         uids: the program's uids where they are others in the job's own checkpoint; those in ``start`` it knows itself.
-        savepoint_directory: where savepoints are made unless who asks for one says it; None for nowhere.
+        savepoint_directory: that of savepoints whose request names none; None where a request has to name one.
         job_id: the id that the job gets where its checkpoint directory has none; None for any.
     """
 

@@ -42,7 +42,7 @@ MAX_PENDING_EPOCHS = 3
 """The most epochs that wait for their sinks; then the job waits as well."""
 
 CLOSE_SECONDS: Final = 5.0
-"""So long a job that has failed or was cancelled waits for what its sinks are at; then it leaves them behind."""
+"""The time that a job that has failed or was cancelled waits for its sinks; then it leaves them behind."""
 
 _LOOK_SECONDS = 0.05
 _FIRST_RETRY_SECONDS = 0.1
@@ -91,12 +91,12 @@ class CommitCoordinator:
         self._thread.start()
 
     def pending(self, new: Sequence[PendingCommit] = ()) -> tuple[PendingCommit, ...]:
-        """What the next manifest has to hold: everything durable that nobody has acknowledged, and what is new."""
+        """The commits that the next manifest has to hold: durable ones that are not acknowledged, and new ones."""
         with self._lock:
             return tuple(commit for commit in (*self._unacknowledged, *new) if commit.sink in self._durable)
 
     def transient(self) -> list[PendingCommit]:
-        """What no manifest holds and nobody has acknowledged, so that it is lost with this process."""
+        """The commits that no manifest holds and that are not acknowledged; they are lost with this process."""
         with self._lock:
             return [commit for commit in self._unacknowledged if commit.sink not in self._durable]
 
@@ -221,7 +221,7 @@ class CommitCoordinator:
             self._unacknowledged.remove(commit)
 
     def _attempt(self, what: str, call: _Step, *, attempts: int = _ATTEMPTS) -> None:
-        """Call a committer; what it raises besides is told as the failure of a user's function."""
+        """Call a committer; other errors than ours are reported as the failure of a user's function."""
         delay = _FIRST_RETRY_SECONDS
         for left in reversed(range(attempts)):
             try:
@@ -242,12 +242,12 @@ class CommitCoordinator:
 
 
 def label_of(name: str, uid: str) -> str:
-    """What a sink is called in messages."""
+    """The name of a sink in messages."""
     return f"sink {name!r} (uid {uid})"
 
 
 def failure_of(what: str, error: Exception) -> Exception:
-    """What to raise in the place of an error.
+    """The error to raise in the place of another one.
 
     What headrace says itself stays what it is; a fault of a machine or a connection may pass; anything else is the
     failure of a function of the user.
@@ -409,7 +409,7 @@ class JobSinks:
 
 @contextmanager
 def _calling(planned: PlannedOperator, what: str) -> Iterator[None]:
-    """Around calls of the driver's half of a sink: it is told which one failed, and where it was asked for."""
+    """Around calls of the driver's half of a sink: errors name the sink and its line in the program."""
     try:
         yield
     except Exception as error:

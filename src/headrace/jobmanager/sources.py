@@ -38,8 +38,8 @@ class Split:
         active_since: by uid, when that operator last saw a record, in milliseconds of the job's clock.
         paces: by uid of the operators whose watermarks are aligned: milliseconds of event time in a record, as the
             last shares of the split tell; None before two watermarks are known.
-        idle: the operators whose idleness the tasks have been told of.
-        finished: whether the tasks have been told that nothing will come any more.
+        idle: the operators whose idleness the tasks know.
+        finished: whether the tasks know that nothing will come any more.
         is_held_back: whether it waited in the last epoch for others that it is aligned with.
         read_at: when something of it was last read in this run, in milliseconds of the job's clock; None for never.
     """
@@ -66,7 +66,7 @@ class Split:
         self.watermarks[operator] = max(watermark, self.watermarks.get(operator, MIN_WATERMARK))
 
     def has_read(self, records: int, before: Mapping[str, int]) -> None:
-        """So many records have brought the watermarks of aligned operators from ``before`` to where they are now.
+        """Learn the pace: records have brought the watermarks of aligned operators from ``before`` to the present ones.
 
         A slow stretch counts half.
         """
@@ -78,7 +78,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """What an epoch does with one split."""
+    """The plan of an epoch for one split."""
 
     split: Split
     read: SplitRead | None
@@ -93,7 +93,7 @@ class SplitPlan:
 
 
 FIRST_RECORDS: Final = 100
-"""So many records an epoch are read at most of a split of a group as long as its pace is not known: in two epochs."""
+"""The most records that an epoch reads of a split of a group as long as its pace is not known: in two epochs."""
 
 
 class SourceCoordinator:
@@ -315,7 +315,7 @@ class SourceCoordinator:
     def watermark(self) -> int:
         """The lowest event time of the splits that count; the highest where all are idle.
 
-        Where the next split has yet to come it is the last that was told.
+        Where the next split has yet to come it is the last one.
         """
         if counting := self._counting():
             self._last_watermark = min(split.watermark for split in counting)

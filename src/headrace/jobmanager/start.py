@@ -61,7 +61,7 @@ class SavepointStart:
         return self._location
 
     def first_manifest(self, fresh: Manifest, plan: JobPlan) -> Manifest:
-        """What the job begins with; its state is not there before :meth:`take_in`.
+        """The manifest that the job begins with; its state is not there before :meth:`take_in`.
 
         Args:
             fresh: what the job would begin with otherwise.
@@ -94,7 +94,7 @@ class SavepointStart:
         )
 
     def heads(self, backend: StateBackendPlugin) -> Iterator[RunHead]:
-        """What the job begins with says of itself, under the program's uids; after :meth:`first_manifest`.
+        """The headers of the state that the job begins with, under the program's uids; after :meth:`first_manifest`.
 
         Args:
             backend: that of the job.

@@ -368,7 +368,7 @@ _ENDING: Final = (JobStatus.CANCELLING, JobStatus.FAILING)
 """From these a job does not return: only its end follows."""
 
 JobListener = Callable[[JobEvent, JobSnapshot], None]
-"""Is told what a job does, and what is known after that; by the job's own thread, so it has to be quick."""
+"""Called with each event of a job and the snapshot after it; by the job's own thread, so it has to be quick."""
 
 
 class JobStatusStore:
@@ -391,11 +391,11 @@ class JobStatusStore:
         self.snapshot = JobSnapshot(name, uuid.uuid4().hex, (StatusChange(JobStatus.CREATED, self._clock.now()),))
 
     def subscribe(self, listener: JobListener) -> None:
-        """Have a listener told of every event from now on, after those that were there before."""
+        """Have a listener called with every event from now on, after those that were there before."""
         self._listeners.append(listener)
 
     def publish(self, event: JobEvent) -> None:
-        """Something has happened; from any thread. Behind the end of the job nobody is told any more."""
+        """Publish an event; from any thread. After the end of the job, listeners are not called any more."""
         with self._lock:
             if self.snapshot.status.is_terminal_state():
                 return
@@ -408,7 +408,7 @@ def _log(event: JobEvent, job: JobSnapshot) -> None:
     """Log what a job does.
 
     What begins and ends a job is at INFO, epochs are at DEBUG, failures that may pass at WARNING. What a job fails with
-    is raised to whoever waits for it, so it is at INFO here.
+    is raised where the program waits for it, so it is at INFO here.
     """
     match event:
         case RuntimeStarting():

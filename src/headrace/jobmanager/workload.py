@@ -1,4 +1,4 @@
-"""How busy the operators of a job are: where their time and that of epochs goes, and how fast what they count grows."""
+"""The workload of the operators of a job: where their time and that of epochs goes, and how fast counters grow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from headrace.runtime.task.task_clock import TaskTimes
 
 
 class TimeSpent(NamedTuple):
-    """Where the time of an operator in a subtask has gone since the job began to run, in nanoseconds.
+    """The time of an operator in a subtask since the job began to run, in nanoseconds.
 
     Attributes:
         busy: it was at work.
@@ -51,7 +51,7 @@ OperatorTimes: TypeAlias = Mapping[str, tuple[TimeSpent, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EpochTimes:
-    """When an epoch ran, and when the one before was complete; nanoseconds since 1970.
+    """The times of an epoch, in nanoseconds since 1970.
 
     Attributes:
         before: the end of the epoch before, or when the job began to run.
@@ -122,7 +122,7 @@ _NANO: Final = 1_000_000_000
 
 
 class RunningParts(NamedTuple):
-    """Where the time of an epoch has gone while its tasks ran, in seconds.
+    """The parts of the time in which the tasks of an epoch ran, in seconds.
 
     Attributes:
         reading: tasks read sources.
@@ -188,7 +188,7 @@ COUNTERS: Final[Mapping[str, str]] = {rate: name for name, rate in RATES.items()
 
 
 class Reading(NamedTuple):
-    """What operators have done up to a moment.
+    """The work of operators up to a moment.
 
     Attributes:
         time: the moment, in milliseconds of the system's clock.
@@ -203,7 +203,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What the operators of a job have done in the last minute.
+    """The work of the operators of a job in the last minute.
 
     Attributes:
         readings: moments of that minute, and one before, if there is one; the last one is that of the newest epoch.
