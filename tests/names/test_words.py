@@ -25,6 +25,7 @@ PROSE = (
     "plan",
     "runtime",
     "savepoint",
+    "server",
     "state",
     "storage",
     "table",

@@ -214,7 +214,7 @@ _STATUS: Final = "status"
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What other processes know of a job.
+    """The report of a job to other processes.
 
     Attributes:
         snapshot: its status.
@@ -240,7 +240,7 @@ def to_document(
     at_work: tuple[str, ...] = (),
     waits_for: str = "",
 ) -> dict[str, Any]:
-    """What a process reports of its job, as JSON has it."""
+    """The report of a process on its job, as JSON."""
     return {
         _STATUS: snapshot_to_document(snapshot),
         "configuration": masked(configuration.to_dict()),

@@ -82,13 +82,13 @@ _FIRST_SECONDS: Final = 30.0
 """The time that an upload has in any case."""
 
 _LEAST_RATE: Final = 16_384
-"""So many bytes each second have to arrive on average, beyond that time."""
+"""The bytes that have to arrive each second on average, beyond that time."""
 
 _MOST_SECONDS: Final = 7_200.0
 """No upload takes longer, however large it may be."""
 
 MOST_UPLOADS: Final = 8
-"""So many can be on their way at the same time: each may hold a connection for long, and space on the disk."""
+"""The most uploads at the same time: each may hold a connection for long, and space on the disk."""
 
 _BLOCK_BYTES: Final = 1 << 20
 _MOST_HEADER_BYTES: Final = 16_384

@@ -66,7 +66,7 @@ class RestClient:
         return RestClient(url.rstrip("/"), _token(file) if file else None, tls)
 
     def get(self, *path: str, **query: object) -> Any:
-        """What is at a path."""
+        """Get the resource at a path."""
         return self.ask("GET", path, query)
 
     def log(self, *path: str, after: str = "") -> tuple[str, str]:

@@ -21,7 +21,7 @@ MOST_CONNECTIONS: Final = 256
 """The largest number of clients at the same time; the connections of others are closed."""
 
 BACKLOG: Final = 128
-"""So many connections may wait to be accepted."""
+"""The most connections that wait to be accepted."""
 
 _HANDSHAKE_SECONDS: Final = 10.0
 """The time limit for the handshake of TLS."""
@@ -62,7 +62,7 @@ class BoundedProtocol(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not
     _head = 0
     _begun = 0
     _is_between = True
-    """Whether the next byte is the first one of a request."""
+    """True while the next byte is the first one of a request."""
     _is_usual = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -29,7 +29,7 @@ _FIRST: Final = "index.html"
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _IN_TARGETS: Final = "/%?:@!$&'()*+,;=~-._"
-"""What stays as it is of the target of a request; what may not be in one is escaped."""
+"""The characters that are kept in the target of a request; others are escaped."""
 
 
 class FlinkWeb:

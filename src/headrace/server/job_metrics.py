@@ -28,15 +28,15 @@ class JobMetrics:
         self._samples = samples
 
     def of_job(self) -> dict[str, MetricValue]:
-        """Those of the job as a whole."""
+        """The metrics of the job as a whole."""
         return dict(self._of(ScopeKind.JOB))
 
     def of_driver(self) -> dict[str, MetricValue]:
-        """Those of the process."""
+        """The metrics of the process."""
         return dict(self._of(ScopeKind.JOB_MANAGER))
 
     def of_operator(self, uid: str) -> Mapping[int, Numbers]:
-        """Those of an operator, by subtask; what is known of the operator as a whole is that of subtask 0."""
+        """The metrics of an operator, by subtask; those of the operator as a whole are with subtask 0."""
         return self._by_task.get(operator_id(uid), {})
 
     def total(self, uid: str, name: str, subtask: int | None) -> float | None:

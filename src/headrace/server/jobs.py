@@ -54,7 +54,7 @@ class JobLog:
 
 
 class JobControl(Protocol):
-    """What others may know of a job, and ask it for, from any thread; what it does is done between two epochs."""
+    """The status of a job and the commands that it takes, from any thread; it carries them out between two epochs."""
 
     def snapshot(self) -> JobSnapshot:
         """All that is known of this run of the job at this moment."""
@@ -158,11 +158,11 @@ class ServedJob:
         return lines_at_work(self.snapshot(), time.time_ns() // 1_000_000)
 
     def waits_for(self) -> str:
-        """What it waits for before it begins; empty when it has begun."""
+        """The reason why it has not begun; empty when it has begun."""
         return self.snapshot().waits_for
 
     def record_cancel(self) -> None:
-        """Somebody is about to cancel it: see to it that this is not forgotten, whatever becomes of this process."""
+        """Record that it is about to be canceled, so that this is known even if the process dies."""
 
     def measured(self) -> JobMetrics:
         """All that it measures at this moment, or has half a second ago."""
@@ -220,7 +220,7 @@ class ServedJobs:
             self._jobs = [*(each for each in self._jobs if each not in forgotten), job]
 
     def all(self) -> list[ServedJob]:
-        """Those whose id is known, in the order of their start; of several runs of a job the last one."""
+        """The jobs whose id is known, in the order of their start; of several runs of a job the last one."""
         found: dict[str, ServedJob] = {}
         for job in list(self._jobs):
             snapshot = job.snapshot()
@@ -241,7 +241,7 @@ class ServedJobs:
             raise RestError(HTTPStatus.SERVICE_UNAVAILABLE, f"no job runs: {listed}")
 
     def waits_for(self) -> str:
-        """What the last job waits for before it begins, or the program before it comes to one; empty for nothing."""
+        """The reason why the last job has not begun, or the program has no job yet; empty for none."""
         if self._jobs:
             return self._jobs[-1].waits_for()
         site = of_stack(sys._current_frames().get(threading.main_thread().ident or 0))

@@ -1,4 +1,4 @@
-"""What takes longer than a request: it is triggered, and its outcome requested later, as in Flink."""
+"""Operations that take longer than a request: they are triggered, and their outcome is requested later, as in Flink."""
 
 import secrets
 import threading

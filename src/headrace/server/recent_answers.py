@@ -42,7 +42,7 @@ class _Given(Generic[T]):
 
 @dataclass(slots=True)
 class _Place(Generic[T]):
-    """Where an answer is kept.
+    """The place in which an answer is kept.
 
     Attributes:
         lock: is held while it is made.
@@ -80,7 +80,7 @@ class RecentAnswers(Generic[T]):
         self._lock = threading.Lock()
         self._places: dict[Hashable, _Place[T]] = {}
         self._paid = clock() - _BURST_SECONDS
-        """When all that was made will have taken no more than its share."""
+        """The time at which all answers together have taken no more than their share."""
 
     def fresh(self, key: Hashable, jobs: Sequence[JobSnapshot] = ()) -> T | None:
         """The answer to a request; None where it has to be made anew.

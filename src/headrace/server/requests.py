@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RestService:
-    """What is served.
+    """The jobs and services that are served.
 
     Attributes:
         settings: the address, and the rules of access.

@@ -29,7 +29,7 @@ _LOOK_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """How much is kept of a log.
+    """The limits of what is kept of a log.
 
     Attributes:
         most_bytes: the size from which on a file is put aside.
@@ -211,7 +211,7 @@ def _modified(file: Path) -> float:
 
 
 def _pieces(files: list[Path], sizes: list[int], skipped: int) -> Iterator[bytes]:
-    """What is in files one after the other, without so many bytes at their beginning."""
+    """The content of files one after the other, from the byte behind those that are skipped."""
     for file, size in zip(files, sizes, strict=True):
         if skipped < size:
             with file.open("rb") as opened:
@@ -221,7 +221,7 @@ def _pieces(files: list[Path], sizes: list[int], skipped: int) -> Iterator[bytes
 
 
 def _from_next_line(begin: int, data: bytes) -> tuple[int, bytes]:
-    """What begins with a whole line."""
+    """The part that begins with a whole line."""
     skipped = data.find(b"\n") + 1
     return begin + skipped, data[skipped:]
 

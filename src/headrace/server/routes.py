@@ -68,7 +68,7 @@ class RestRoute:
 
     @property
     def about(self) -> str:
-        """What it does, in a sentence."""
+        """The description of the route, in a sentence."""
         return (self.handler.__doc__ or "").split("\n", maxsplit=1)[0]
 
     @property

@@ -21,7 +21,7 @@ Again = Callable[[], Response | None]
 """Gives the answer without the request; None where its endpoint has to answer."""
 
 REQUEST: Final = "headrace.request"
-"""Where a scope of ASGI has its request as it has arrived, where that is known as a whole."""
+"""The key under which a scope of ASGI has its request as it arrived, where that is known as a whole."""
 
 _AGAIN: Final = "headrace.again"
 
@@ -38,7 +38,7 @@ def answers_again(request: Request, again: Again) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Who answers a path.
+    """The handler of a path.
 
     Attributes:
         method: the method.
@@ -76,7 +76,7 @@ class _Node:
     rest: dict[str, Answers] = field(default_factory=dict)
 
     def find(self, parts: tuple[str, ...], method: str) -> Found | None:
-        """Who answers; of several the one whose path leaves less open, and of these one that knows the method."""
+        """Find the handler; of several the one whose path leaves less open, and of these one that knows the method."""
         if not parts:
             return Found(self.methods, {}) if self.methods else None
         first, others = parts[0], parts[1:]

@@ -40,7 +40,7 @@ _PARTING_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ServedContent:
-    """What a server serves.
+    """The content of a server.
 
     Attributes:
         jobs: the jobs.

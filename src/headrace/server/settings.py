@@ -1,4 +1,4 @@
-"""How jobs are served, as the configuration says: address, access, and TLS."""
+"""The settings of the server by the configuration: address, access, and TLS."""
 
 import ipaddress
 import socket

@@ -126,7 +126,7 @@ _MOST_APART_SECONDS: Final = 60.0
 """The time between two looks: at least, for each second that the last one has taken, and at most."""
 
 _WAITED_SECONDS: Final = 1.0
-"""So long an answer waits for the look that it has requested; after that it has the one before."""
+"""The time that an answer waits for the look that it has requested; after that it has the one before."""
 
 _MOST_TOPICS: Final = 500
 _MOST_GROUPS: Final = 500
@@ -152,7 +152,7 @@ class TopicsWatch:
         self._looking: threading.Thread | None = None
 
     def report(self, used: Collection[str], own: Collection[str]) -> TopicsInfo:
-        """What the last two looks have shown.
+        """The report of the last two looks.
 
         Args:
             used: the topics that come first.
@@ -232,7 +232,7 @@ class TopicsOfJob:
         self._watches: dict[TopicsPlace, TopicsWatch] = {}
 
     def report(self, plan: JobPlan) -> JobTopics:
-        """What is known of them; a place that was never looked at is looked at now."""
+        """The report of them; a place that was never looked at is looked at now."""
         places = _places(plan)
         with self._lock:
             known = {place: self._watches.get(place) or TopicsWatch(place, self._options) for place in places}
@@ -242,14 +242,14 @@ class TopicsOfJob:
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What a job uses in a place: topics, and groups to which it commits offsets."""
+    """The topics that a job uses in a place, and the groups to which it commits offsets."""
 
     topics: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
 
 
 def _places(plan: JobPlan) -> dict[TopicsPlace, _Used]:
-    """Where the topics are, and what of that the job uses."""
+    """The places of topics, and what of each the job uses."""
     found: dict[TopicsPlace, _Used] = {}
     for end in _ends(plan):
         names = {dataset.name.rpartition("/")[2] for dataset in end.datasets}

@@ -44,7 +44,7 @@ def wire_fields(kind: Any) -> tuple[tuple[str, str, bool], ...]:
 
 
 def to_document(value: Any) -> Any:
-    """What JSON has for a value: objects for models and mappings, arrays for sequences; texts without secrets."""
+    """The JSON of a value: objects for models and mappings, arrays for sequences; texts without secrets."""
     if value.__class__ in _PLAIN:
         return without_secrets(value) if value.__class__ is str else value
     if dataclasses.is_dataclass(value):

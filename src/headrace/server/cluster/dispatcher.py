@@ -38,7 +38,7 @@ _THREAD_SECONDS: Final = 30.0
 _WORKERS: Final = 8
 
 _WATCHED_SECONDS: Final = 15.0
-"""So long after a request the dispatcher counts as watched."""
+"""The time after a request for which the dispatcher counts as watched."""
 
 
 @dataclass(frozen=True, slots=True)

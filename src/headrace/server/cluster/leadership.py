@@ -1,4 +1,4 @@
-"""Which of several dispatchers on one storage leads.
+"""The election of a leader among the dispatchers on one storage.
 
 Each that wants to lead claims a generation, as job managers do: a file that is made exclusively, and kept. The one with
 the youngest generation leads, and says again and again that it lives. One that stands by claims the next generation

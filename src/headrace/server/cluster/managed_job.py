@@ -49,10 +49,10 @@ _SELDOM_SECONDS: Final = 5.0
 """The intervals at which the status of a process is requested, while the dispatcher is watched and while it is not."""
 
 _CLAIM_SECONDS: Final = 5.0
-"""So long a process that another dispatcher may just have started has to say that it runs."""
+"""The time in which a process that another dispatcher may just have started has to report that it runs."""
 
 _AWAY_SECONDS: Final = 30.0
-"""So long a process on another machine has to end, when its storage says that another one takes its place."""
+"""The time in which a process on another machine has to end when another one takes its place."""
 
 _CANCEL_SECONDS: Final = 20.0
 """A process that was to cancel its job, and is still there after this time, is killed."""
@@ -99,7 +99,7 @@ class _ReplayedClock:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all jobs of a dispatcher have in common.
+    """The settings and services that all jobs of a dispatcher share.
 
     Attributes:
         location: the location of the cluster's storage.
@@ -527,7 +527,7 @@ class ManagedJob(ServedJob):
         return self.record.folder.folder("logs").size(self._kept_name(name)) if size is None else size
 
     def _kept_log(self, name: str, after: int | None, most: int) -> LogPart | None:
-        """What the storage has of a log of the last process."""
+        """The part of a log of the last process that the storage keeps."""
         logs, file = self.record.folder.folder("logs"), self._kept_name(name)
         try:
             kept = logs.read(file)
@@ -546,7 +546,7 @@ class ManagedJob(ServedJob):
 
 
 def _startup_of(client: RestClient) -> str:
-    """What a process waits for that does not tell of its job yet."""
+    """The reason why a process does not report on its job yet."""
     try:
         return str(client.get("jobmanager", "startup")["waits-for"])
     except RestClientError:

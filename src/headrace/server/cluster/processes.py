@@ -46,7 +46,7 @@ _PLAN_SECONDS: Final = 25.0
 
 @dataclass(frozen=True, slots=True)
 class JobTask:
-    """What a process has to do; it is in a file that only its user can read, since there may be secrets in it.
+    """The task of a process; it is in a file that only its user can read, since there may be secrets in it.
 
     Attributes:
         storage: the location of the cluster's storage.
@@ -182,7 +182,7 @@ class JobProcessHandle:
         remove_folder(self.folder)
 
     def log(self, name: str) -> RotatedLog:
-        """What the process has logged, or printed."""
+        """The log of the process, or its output."""
         return RotatedLog(self.folder / name)
 
 

@@ -68,7 +68,7 @@ class StartedProcess:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnd:
-    """How an attempt ended.
+    """The end of an attempt.
 
     Attributes:
         status: the last status of its job; empty where there was no job.

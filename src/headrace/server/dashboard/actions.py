@@ -1,4 +1,4 @@
-"""What buttons do: each asks the user a question first, then has the REST API do it, and shows the outcome."""
+"""The actions of buttons: each has the user confirm it, calls the REST API, and shows the outcome."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def begin(jobs: DashboardJobs, job: JobView, action: JobAction, form: Form) -> s
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has come of an action: it is not over, or has a result, or an error."""
+    """The outcome of an action: none yet, a result, or an error."""
 
     is_over: bool
     result: str = ""
@@ -185,7 +185,7 @@ class Outcome:
 
 
 def outcome(jobs: DashboardJobs, job_id: str, action: JobAction, trigger: str) -> Outcome:
-    """What has come of an action up to now.
+    """Return the present outcome of an action.
 
     Raises:
         HeadraceError: when it is not known any more.

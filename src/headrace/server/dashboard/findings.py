@@ -1,4 +1,4 @@
-"""What stands out in a job: what an operator of it should look at first, each with its cause and what to do."""
+"""Findings in a job: what needs attention first, each with its cause and what to do."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -112,7 +112,7 @@ def _failures(job: JobView) -> Iterator[Finding]:
 
 
 def _cause(failure: FailureView) -> str:
-    """What went wrong, in which operator, at which line of the program and at which record."""
+    """The cause of a failure: the error, the operator, the line of the program, the record."""
     where = "" if failure.operator is None else f"“{failure.operator}”, subtask {failure.subtask}: "
     lines = [line.strip() for line in failure.message.splitlines() if line.strip()]
     cause = lines[1] if failure.operator is not None and len(lines) > 1 else f"{failure.error}: {_reason(lines)}"
@@ -167,7 +167,7 @@ def _epochs(job: JobView) -> Iterator[Finding]:
 
 
 def _long_epoch(job: JobView, usual: float) -> str:
-    """Why an epoch may take long, and where it is if that is known."""
+    """The reason why an epoch may take long, and its place if that is known."""
     lasting = f"The last ones took {wording.span(usual)}. " if job.epochs else "It is the first one of this run. "
     if job.at_work:
         more = f", and {len(job.at_work) - 1} more" if len(job.at_work) > 1 else ""
@@ -188,7 +188,7 @@ _PARTS: Final = {
     "checkpointing": "checkpoints",
     "planning": "planning",
 }
-"""What parts of an epoch are called."""
+"""The names of the parts of an epoch."""
 
 _ADVICE: Final = {
     "committing": "Sinks commit more slowly than epochs end, and hold the job back: look at what is behind the sink "
@@ -196,7 +196,7 @@ _ADVICE: Final = {
     "checkpointing": "The storage of checkpoints is slow, or epochs are short: raise execution.checkpointing.interval.",
     "planning": "Sources take long to say what there is: a folder with many files, or a broker that is slow to answer.",
 }
-"""What to do when they take much of the time."""
+"""Advice for when they take much of the time."""
 
 
 def _seconds(epoch: object) -> float:

@@ -236,7 +236,7 @@ class SeriesView:
 
 @model
 class TrendView:
-    """What the run was like, from its first epoch to the newest one.
+    """The course of the run, from its first epoch to the newest one.
 
     Attributes:
         times: in milliseconds since 1970.

@@ -105,7 +105,7 @@ class DashboardJobs:
     def ask(
         self, method: str, path: tuple[str, ...], query: Mapping[str, object] | None = None, body: Any = None
     ) -> Any:
-        """What the REST API answers.
+        """Return the answer of the REST API.
 
         Args:
             method: of HTTP.

@@ -69,7 +69,7 @@ _SHARE: Final = 0.005
 """The share of a core for making pages while many ask."""
 
 _LEVEL: Final = 4
-"""How hard pages are compressed."""
+"""The compression level of pages."""
 
 _Handler = Callable[["Dashboard", Request], Awaitable[Response]]
 
@@ -87,7 +87,7 @@ class SharedPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """What pages are made of.
+    """The sources of what pages show.
 
     Attributes:
         jobs: the jobs.
@@ -268,7 +268,7 @@ async def _do(dashboard: Dashboard, request: Request) -> Response:
 
 
 async def _outcome(dashboard: Dashboard, request: Request) -> Response:
-    """What has come of it; the page looks again until it is over."""
+    """Return its outcome; the page looks again until it is over."""
     action, trigger = actions.action_of(request.path_params["action"]), request.query_params.get("trigger", "")
     job = await asyncio.to_thread(dashboard.jobs.view, _id(request))
     found = await asyncio.to_thread(actions.outcome, dashboard.jobs, job.id, action, trigger)

@@ -38,7 +38,7 @@ def graph_svg(graph: GraphView, operators: Sequence[OperatorView]) -> str:
 
 
 def heat(busy: float | None) -> int:
-    """How hot an operator is shown, from 0 to 4."""
+    """The heat with which an operator is shown, from 0 to 4."""
     return 0 if busy is None else min(_HEATS - 1, int(busy * _HEATS))
 
 
@@ -53,7 +53,7 @@ def _box(box: Box, known: Mapping[int, OperatorView]) -> Box:
 
 
 def _bar(placed: PlacedBox, operator: OperatorView) -> Iterator[str]:
-    """Where the time of the busiest subtask has gone, at the bottom of its box."""
+    """The parts of the time of the busiest subtask, at the bottom of its box."""
     busy, waited = operator.busy or 0.0, operator.back_pressured or 0.0
     width, left = placed.width - 24, placed.top.x - placed.width / 2 + 12
     top = placed.top.y + placed.height - _BAR_HEIGHT - 8
@@ -170,7 +170,7 @@ class FieldView:
 
 @dataclass(frozen=True, slots=True)
 class EndView:
-    """What a job reads or writes at a source or a sink.
+    """The end of a job's graph: what it reads at a source, or writes at a sink.
 
     Attributes:
         name: the name of that.
@@ -188,7 +188,7 @@ class EndView:
 
     @property
     def called(self) -> str:
-        """What it is called: by its datasets, or else by its own name."""
+        """Its title: its datasets, or else its own name."""
         names = [_short(name) for _, name in self.datasets]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return ", ".join(names[:_MOST_NAMED]) + more or self.name

@@ -96,7 +96,7 @@ def percent(share: float | None) -> str:
 
 
 def lag(job: JobView, watermark: int | None) -> str:
-    """How far event time is behind the clock, in words; a dash where there is none."""
+    """The lag of event time behind the clock, in words; a dash where there is none."""
     if watermark is None or watermark == MIN_WATERMARK:
         return DASH
     if watermark == MAX_WATERMARK:
@@ -122,7 +122,7 @@ def site(call_site: str) -> Markup:
 
 
 def growth(per_second: float | None) -> str:
-    """How fast a state grows: ``+1.2 MB/min``."""
+    """The growth of a state: ``+1.2 MB/min``."""
     if per_second is None:
         return DASH
     per_minute = round(per_second * 60)
@@ -285,14 +285,14 @@ def render(template: str, **context: Any) -> str:
 
 
 def jobs_context(jobs: Sequence[JobView]) -> dict[str, Any]:
-    """What the overview is given: each job with what stands out in it, those that run first."""
+    """The context of the overview: each job with its findings, those that run first."""
     lines = [{"job": job, "findings": findings(job)} for job in jobs]
     lines.sort(key=lambda line: (line["job"].is_over, -line["job"].started))  # type: ignore[attr-defined]
     return {"lines": lines}
 
 
 def job_context(job: JobView, lineage: Mapping[str, Any] | None, logs: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """What the page of a job is given.
+    """The context of the page of a job.
 
     Args:
         job: the job.
@@ -322,7 +322,7 @@ def job_context(job: JobView, lineage: Mapping[str, Any] | None, logs: Sequence[
 
 
 def checkpoint_context(job: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
-    """What the page of a checkpoint is given."""
+    """The context of the page of a checkpoint."""
     epoch = checkpoint.epoch
     return {
         "job": job,

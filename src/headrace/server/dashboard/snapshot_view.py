@@ -163,7 +163,7 @@ def epoch_view(epoch: EpochStatistics) -> EpochView:
 
 
 class _Measured:
-    """What is measured of operators and their subtasks."""
+    """The measurements of operators and their subtasks."""
 
     def __init__(self, job: JobSnapshot, now: int) -> None:
         self._latest = job.latest
@@ -270,7 +270,7 @@ def _states(job: JobSnapshot) -> Iterator[StateView]:
 
 
 def kind_and_name(store: str) -> tuple[str, str]:
-    """What kind of state a store holds, and the name of the state."""
+    """The kind of state that a store holds, and the name of the state."""
     prefix, slash, name = store.partition("/")
     kind = _KINDS.get(prefix, "") if slash else ""
     return (kind, name) if kind else ("", store)

@@ -36,7 +36,7 @@ class TopicView:
 
     @property
     def retention(self) -> str:
-        """How long it keeps records, in words."""
+        """Its retention, in words."""
         return retention(self.info.settings)
 
 
@@ -148,7 +148,7 @@ def _pending(records: Iterable[int | None]) -> int | None:
 
 
 def retention(settings: Mapping[str, str]) -> str:
-    """How long a topic keeps records, by its settings, in words."""
+    """The retention of a topic by its settings, in words."""
     millis, most = settings.get("retention.ms", ""), settings.get("retention.bytes", "")
     is_compacted = "compact" in settings.get("cleanup.policy", "")
     found = ["the last record of each key"] if is_compacted else []

@@ -1,1 +1,1 @@
-"""What answers requests, by subject: small functions from a request to a model."""
+"""The handlers of requests, by subject: small functions from a request to a model."""

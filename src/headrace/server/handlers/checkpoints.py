@@ -100,7 +100,7 @@ class CheckpointStatistics:
 
 @model
 class RestoredCheckpoint:
-    """What the job has gone on from."""
+    """The checkpoint that the job has gone on from."""
 
     id: int
     restore_timestamp: int
@@ -130,7 +130,7 @@ class CheckpointingStatistics:
 
 @model
 class Externalization:
-    """Whether checkpoints outlast the job."""
+    """The externalization of checkpoints: whether they outlast the job."""
 
     enabled: bool
     delete_on_cancellation: bool
@@ -138,7 +138,7 @@ class Externalization:
 
 @model
 class CheckpointConfiguration:
-    """How checkpoints are made; what only Flink has is as it is there when it is not used."""
+    """The configuration of checkpoints; settings that only Flink has are as they are there by default."""
 
     mode: str
     interval: int

@@ -39,7 +39,7 @@ def driver_metrics(request: RestRequest) -> list[MetricInfo]:
 
 
 def all_jobs_metrics(request: RestRequest) -> list[AggregatedMetric | MetricInfo]:
-    """What metrics of jobs come to in all of them, or in those that are named."""
+    """The metrics of jobs, aggregated over all of them, or over those that are named."""
     chosen = set(request.names("jobs"))
     jobs = [job for job in request.service.jobs.all() if not chosen or job.snapshot().job_id in chosen]
     return _aggregated(request, [job.measured().of_job() for job in jobs])
@@ -61,7 +61,7 @@ def subtask_metrics(request: RestRequest) -> list[MetricInfo]:
 
 
 def all_subtasks_metrics(request: RestRequest) -> list[AggregatedMetric | MetricInfo]:
-    """What metrics of subtasks come to in all of them, or in those that are named."""
+    """The metrics of subtasks, aggregated over all of them, or over those that are named."""
     by_subtask = _of_vertex(request, _vertex(request))
     chosen = _subtasks(request.names("subtasks"))
     return _aggregated(request, [found for number, found in by_subtask.items() if not chosen or number in chosen])

@@ -1,4 +1,4 @@
-"""What changes a job: savepoints, checkpoints, stop, cancel, rescale; and the disposal of savepoints.
+"""Operations that change a job: savepoints, checkpoints, stop, cancel, rescale; and the disposal of savepoints.
 
 Each is triggered, and its outcome requested later, but for cancelling, which is done at once.
 """

@@ -18,7 +18,7 @@ from headrace.server.wire import model, wire
 
 @model
 class JarEntry:
-    """What can be run of a program."""
+    """The entry point of a program."""
 
     name: str
     description: str | None
@@ -59,7 +59,7 @@ class JarRun:
 
 @model
 class JarRunRequest:
-    """How a program is to be run; all may be left out."""
+    """The parameters of a run of a program; all may be left out."""
 
     entry_class: str = wire("entryClass")
     program_args: str = wire("programArgs")
@@ -142,7 +142,7 @@ def _dispatcher(request: RestRequest) -> Dispatcher:
 
 
 def _wanted(request: RestRequest) -> WantedRun:
-    """What is wanted to be run; Flink's page says some of it behind the path, and numbers as texts."""
+    """The run that is requested; Flink's page sends some of it behind the path, and numbers as texts."""
     behind = {_BEHIND_PATH[name]: value for name, value in request.query.items() if name in _BEHIND_PATH}
     given = {**behind, **{name: value for name, value in request.body.items() if value is not None}}
     settings = _settings(given)
@@ -162,7 +162,7 @@ _BEHIND_PATH: Final[Mapping[str, str]] = {
     "savepointPath": "savepointPath",
     "allowNonRestoredState": "allowNonRestoredState",
 }
-"""What Flink's page says behind the path, and what it is called in a body."""
+"""The parameters that Flink's page sends behind the path, and their names in a body."""
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:

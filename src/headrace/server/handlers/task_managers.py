@@ -1,4 +1,4 @@
-"""Where tasks run: the process of each job, with its logs."""
+"""Task managers: the process of each job, with its logs."""
 
 import os
 import sys

@@ -43,7 +43,7 @@ class SubtaskInfo:
 
 @model
 class Aggregated:
-    """What the numbers of subtasks come to."""
+    """The aggregates of a number over subtasks."""
 
     metrics: Mapping[str, Mapping[str, int]]
     status_duration: Mapping[str, Mapping[str, int]] = wire("status-duration")
@@ -157,7 +157,7 @@ Level = Literal["ok", "low", "high"]
 
 @model
 class SubtaskBackPressure:
-    """How a subtask spends its time, in parts of it."""
+    """The time of a subtask, in parts of it."""
 
     subtask: int
     level: Level = wire("backpressureLevel")
@@ -169,7 +169,7 @@ class SubtaskBackPressure:
 
 @model
 class BackPressure:
-    """How subtasks spend their time; ``deprecated`` while that is not measured."""
+    """The time of subtasks; ``deprecated`` while it is not measured."""
 
     status: Literal["ok", "deprecated"]
     level: Level | None = wire("backpressureLevel", omits_none=True)
@@ -180,7 +180,7 @@ class BackPressure:
 
 @model
 class FlameGraph:
-    """Where the time of a vertex goes: not measured."""
+    """The flame graph of a vertex: not measured."""
 
     end_timestamp: int = wire("endTimestamp")
 

@@ -13,7 +13,7 @@ class Empty:
 
 @model
 class ErrorResponse:
-    """Why there is no answer."""
+    """The reason why there is no answer."""
 
     errors: Sequence[str]
 
@@ -37,7 +37,7 @@ class ClusterOverview:
 
 @model
 class DashboardFeatures:
-    """What a dashboard offers."""
+    """The features of a dashboard."""
 
     web_submit: bool = wire("web-submit")
     web_cancel: bool = wire("web-cancel")
@@ -47,7 +47,7 @@ class DashboardFeatures:
 
 @model
 class DashboardConfiguration:
-    """What a dashboard has to know before anything else."""
+    """The configuration that a dashboard reads first."""
 
     refresh_interval: int = wire("refresh-interval")
     timezone_name: str = wire("timezone-name")
@@ -67,14 +67,14 @@ class ConfigurationEntry:
 
 @model
 class Health:
-    """What a probe wants to hear."""
+    """The answer to a probe."""
 
     status: str
 
 
 @model
 class Startup:
-    """What a process waits for before its job begins; empty for nothing."""
+    """The reason why the job of a process has not begun; empty for none."""
 
     waits_for: str = wire("waits-for")
 
@@ -90,7 +90,7 @@ class InterpreterInfo:
 
 @model
 class Environment:
-    """What the process runs in; the class path is the one that modules are imported from."""
+    """The environment of the process; the class path is the one that modules are imported from."""
 
     jvm: InterpreterInfo
     classpath: Sequence[str]
@@ -138,14 +138,14 @@ class ThreadInfo:
 
 @model
 class ThreadDump:
-    """What all threads are at."""
+    """The stacks of all threads."""
 
     thread_infos: Sequence[ThreadInfo] = wire("threadInfos")
 
 
 @model
 class ResourceProfile:
-    """What of a machine something needs; only the cores are known."""
+    """The resources of a machine that something needs; only the cores are known."""
 
     cpu_cores: float = wire("cpuCores")
     task_heap: int = wire("taskHeapMemory")
@@ -167,7 +167,7 @@ class Hardware:
 
 @model
 class SlotInfo:
-    """What a job has of a task manager."""
+    """The slots of a job at a task manager."""
 
     job_id: str = wire("jobId")
     resource: ResourceProfile
@@ -176,7 +176,7 @@ class SlotInfo:
 
 @model
 class TaskManager:
-    """Where tasks run: the process of the jobs, which has them run by itself or by Spark."""
+    """The process of the jobs, which runs their tasks itself or has Spark run them."""
 
     id: str
     path: str

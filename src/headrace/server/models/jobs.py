@@ -55,7 +55,7 @@ class MultipleJobsDetails:
 
 @model
 class IOMetricsInfo:
-    """What came into a vertex or a subtask and what left it, since the job's first start; times of this run."""
+    """The input and output of a vertex or a subtask since the job's first start; times of this run."""
 
     read_bytes: int = wire("read-bytes")
     read_bytes_complete: bool = wire("read-bytes-complete")
@@ -89,7 +89,7 @@ class JobVertexDetailsInfo:
 
 @model
 class PlanInput:
-    """Where the records of a vertex come from."""
+    """The input of a vertex."""
 
     num: int
     id: str
@@ -152,7 +152,7 @@ class JobDetailsInfo:
 
 @model
 class ExecutionConfigInfo:
-    """How a job is executed, as far as Flink's clients want to know."""
+    """The execution settings of a job, as far as Flink's clients read them."""
 
     restart_strategy: str = wire("restart-strategy")
     job_parallelism: int = wire("job-parallelism")
@@ -162,7 +162,7 @@ class ExecutionConfigInfo:
 
 @model
 class JobConfig:
-    """What a job was given; secrets are masked."""
+    """The configuration of a job; secrets are masked."""
 
     jid: str
     name: str
@@ -246,7 +246,7 @@ class ExceptionHistory:
 
 @model
 class JobExceptions:
-    """What a job has failed with."""
+    """The failures of a job."""
 
     exception_history: ExceptionHistory = wire("exceptionHistory")
 
@@ -270,7 +270,7 @@ class ApplicationExceptionHistory:
 
 @model
 class ApplicationExceptions:
-    """What the job of an application has failed with."""
+    """The failures of the job of an application."""
 
     exception_history: ApplicationExceptionHistory = wire("exceptionHistory")
 
@@ -285,7 +285,7 @@ class MetricInfo:
 
 @model
 class AggregatedMetric:
-    """What the values of one metric come to, in several jobs or subtasks; what was not requested is left out."""
+    """The aggregates of one metric over jobs or subtasks; those that were not requested are left out."""
 
     id: str
     min: float | None = wire("min", omits_none=True)

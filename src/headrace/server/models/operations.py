@@ -1,4 +1,4 @@
-"""What is triggered, and its outcome later."""
+"""Operations that are triggered, and whose outcome is requested later."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -47,7 +47,7 @@ class CheckpointInfo:
 
 @model
 class OperationInfo:
-    """Why an operation has failed; nothing where it has not."""
+    """The reason why an operation has failed; none where it has not."""
 
     failure_cause: FailureCause | None = wire("failure-cause")
 
@@ -144,10 +144,10 @@ class Parallelism:
 
 @model
 class VertexRequirements:
-    """What a vertex needs."""
+    """The requirements of a vertex."""
 
     parallelism: Parallelism
 
 
 ResourceRequirements = Mapping[str, VertexRequirements]
-"""What all vertices need, by id."""
+"""The requirements of all vertices, by id."""
