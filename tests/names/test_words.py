@@ -17,7 +17,10 @@ BANNED = re.compile(r"(^|_)(un)?(told|asked|asks|judged|sieve|let_go|takes?_up|t
 PROSE = (
     "checkpoint",
     "client",
+    "common",
+    "connectors",
     "exchange",
+    "formats",
     "graph",
     "jobmanager",
     "metrics",

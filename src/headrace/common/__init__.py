@@ -1,4 +1,4 @@
-"""What all of headrace's APIs share: PyFlink's ``pyflink.common``."""
+"""The common part of headrace's APIs: PyFlink's ``pyflink.common``."""
 
 from __future__ import annotations
 

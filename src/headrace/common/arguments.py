@@ -52,7 +52,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "process_match": ("match", "ctx"),
     "process_timed_out_match": ("match", "ctx"),
 }
-"""What the methods of functions are called with."""
+"""The parameters of the methods of functions."""
 
 _LIFE_CYCLE: Final = frozenset({"open", "close"})
 

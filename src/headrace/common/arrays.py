@@ -186,7 +186,7 @@ def _lists_differ(some: pa.Array, others: pa.Array) -> Mask:
 
 
 def _elements(lists: pa.Array) -> list[pa.Array]:
-    """What the offsets of lists, or of maps, count."""
+    """The arrays of elements that the offsets of lists, or of maps, count."""
     return [lists.keys, lists.items] if pa.types.is_map(lists.type) else [lists.values]
 
 

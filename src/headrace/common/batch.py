@@ -1,8 +1,8 @@
 """``Batch``: a run of records of one stream, with their timestamps and the watermarks they meet.
 
 A batch has two faces, rows (Python objects) and columns (Arrow), and makes the one from the other only when an
-operator asks for it; a chain of operators that agree on a face never converts. Rows that a function has made (a tuple
-for a row, an integer for a double) are coerced when somebody asks for them: a function sees the same records in the
+operator reads it; a chain of operators that agree on a face never converts. Rows that a function has made (a tuple
+for a row, an integer for a double) are coerced when they are read: a function sees the same records in the
 task in which they were made as it would behind a shuffle.
 
 Rows know what they do in a changelog (``RowKind``); columns have an array beside them that says it, or none where all
@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 
 class Stamps(Protocol):
-    """The watermarks that records meet, laid out only when somebody looks at them.
+    """The watermarks that records meet, laid out only when they are read.
 
-    They take a sender that adds up records by column as long as a third of reading them, and what it asks of them as a
+    They take a sender that adds up records by column as long as a third of reading them, and what it reads of them as a
     rule is the last one alone.
     """
 
@@ -60,7 +60,7 @@ class RecordOrigin(Protocol):
         """The error to raise."""
 
     def joined(self, others: Sequence[RecordOrigin | None]) -> RecordOrigin | None:
-        """Return what is told of these records and of those of other batches; None where nobody has made them all."""
+        """Return the origin of these records and of those of other batches; None where they have no common one."""
 
 
 class Batch:
@@ -71,7 +71,7 @@ class Batch:
         timestamps: event time of each record in milliseconds (int64), ``NO_TIMESTAMP`` where there is none.
         ordinals: where a stream branches and its branches meet again, which record of the batch that set out each of
             these comes from (int64, never falling); else None.
-        blame: what is told of records that do not fit the type; None where it is not known who made them.
+        blame: the origin of records, for errors of those that do not fit the type; None where it is not known.
 
     Args:
         watermarks: see the property.
@@ -216,7 +216,7 @@ class Batch:
 
     @property
     def kinds_beside_columns(self) -> Kinds | None:
-        """Return the same, but None also where the columns say it; not to be asked for before the columns."""
+        """Return the same, but None also where the columns contain it; to be read after the columns."""
         return self._kinds
 
     def _converted(self, convert: Callable[[list[Any]], T], rows: list[Any]) -> T:
@@ -228,7 +228,7 @@ class Batch:
             raise self.blame(error) from error
 
     def made_as(self, other: Batch) -> Self:
-        """This batch, whose records are those of ``other``, or some of them: whoever made those made these."""
+        """This batch, whose records are those of ``other``, or some of them, and so have its origin."""
         self._are_coerced = other._are_coerced
         self.blame = other.blame
         return self

@@ -6,7 +6,7 @@ from headrace.common.errors import expect, refused
 
 
 class Builder:
-    """Keeps what its methods are told, as arguments of what it puts together."""
+    """Keeps what its methods are given, as arguments of what it builds."""
 
     _name: ClassVar[str]
     """The name of what is built, for errors."""

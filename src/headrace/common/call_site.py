@@ -1,4 +1,4 @@
-"""Where in the user's own code something was asked for, so that errors can point there."""
+"""Call sites: lines in the user's own code, so that errors can point there."""
 
 import functools
 import inspect
@@ -18,7 +18,7 @@ _OF_CYTHON = (".pyx", ".pxi")
 _LIBRARIES = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
 _STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
 _CALLERS = tuple(f"{_STANDARD[0]}/{module}" for module in ("asyncio/", "concurrent/futures/", "threading.py"))
-"""What calls functions for headrace, in loops and threads."""
+"""The modules that call functions for headrace, in loops and threads."""
 _MADE = "<string>"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -70,7 +70,7 @@ def warn_caller(message: str) -> None:
 
 
 def innermost(frame: FrameType | None) -> CallSite:
-    """The line that a call stack is at, whoever's it is."""
+    """The line that a call stack is at, in code of any package."""
     if frame is None:
         return UNKNOWN_CALL_SITE
     return CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)

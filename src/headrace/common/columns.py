@@ -1,4 +1,4 @@
-"""How records of a type lie in Arrow columns, and the type that a collection of values has in common."""
+"""Records of a type as Arrow columns, and the type that a collection of values has in common."""
 
 import datetime
 from abc import ABC, abstractmethod
@@ -119,7 +119,7 @@ class Layout(ABC):
 
     @abstractmethod
     def _explained(self, batch: pa.RecordBatch) -> WrongValueError:
-        """Why the only record of a batch is unreadable."""
+        """The error of a batch whose only record is unreadable."""
 
     def _decoded(self, decode: Callable[..., list[Any]], batch: pa.RecordBatch, *more: object) -> list[Any]:
         """Decode the arrays of a batch, and name the record and field that cannot be decoded."""

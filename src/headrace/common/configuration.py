@@ -42,7 +42,7 @@ _HADOOP: Final = {
     "endpoint.region": "region",
     "path.style.access": "virtual_hosted_style_request",
 }
-"""What S3A calls what an option of ours says."""
+"""The names of our options in S3A."""
 
 _FLINK: Final = _HADOOP | {
     "access-key": "access_key_id",
@@ -68,11 +68,11 @@ _HADOOP_KEYS: Final = ("dfs.", "hadoop.", "fs.defaultFS", "fs.permissions.", "fs
 _OF_SPARK: Final = "spark.hadoop."
 
 _SECRET: Final = (STORAGE_NAMESPACE, *_ALIASES, f"{OPENLINEAGE_NAMESPACE}auth.")
-"""The beginnings of keys whose values nobody but a client should see."""
+"""The beginnings of keys whose values only a client should see."""
 
 
 def is_secret_key(key: str) -> bool:
-    """Return whether the value of a key is shown to nobody."""
+    """Return whether the value of a key is never shown."""
     is_of_reporter = key.startswith(_REPORTERS) and key.endswith(".headers")
     return key.startswith(_SECRET) or is_of_reporter
 
@@ -149,7 +149,7 @@ class _Value:
 _LONG = integer(-(2**63), 2**63 - 1)
 _DOUBLE = number()
 _NEARLY_THE_SAME: Final = 0.9
-"""How alike a key of others and an option are where it is a slip: one letter or two of some twenty."""
+"""The likeness of another key to an option from which on it is a slip: one letter or two of some twenty."""
 
 
 class Configuration:
@@ -311,7 +311,7 @@ class Configuration:
         return {key: text for key, text in self.to_dict().items() if key.startswith(SPARK_NAMESPACE)}
 
     def storage_options(self) -> dict[str, str]:
-        """Return what the clients of storages are told, by their own names.
+        """Return the options of the clients of storages, by their own names.
 
         Those for S3 that come from others' keys begin with ``aws_``.
         """
@@ -370,7 +370,7 @@ class Configuration:
         return None
 
     def _why_without_effect(self, key: str) -> str | None:
-        """Why nothing comes of a key, unless it is set to what holds anyway; None as well when something does."""
+        """The reason why a key has no effect; None where it has one, or is set to what holds anyway."""
         option = FLINK_OPTIONS.get(key)
         if option is None:
             return None if key in OPTIONS or key in DEPRECATED else reason_of_family(key)

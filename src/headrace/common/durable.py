@@ -43,12 +43,12 @@ _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 
 
 class Permissions(enum.Enum):
-    """Says who may read and write new files; the rest of the world never may, unless the umask lets it.
+    """The permissions of new files; the rest of the world has none, unless the umask lets it.
 
     Attributes:
         OWNER: the user alone.
-        GROUP: the user's group too, for executors that run as somebody else.
-        UMASK: whoever the process's umask lets.
+        GROUP: the user's group too, for executors that run as another user.
+        UMASK: as the process's umask says.
         of_files: the mode of a file; None for whatever the umask makes of it.
         of_folders: the mode of a folder; None likewise.
     """
@@ -92,7 +92,7 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
         Whether this call created it: of two processes exactly one does.
 
     Raises:
-        OSError: when that cannot be told, or the file cannot be written.
+        OSError: when that is not known, or the file cannot be written.
     """
 
     def link(temporary: Path) -> bool:

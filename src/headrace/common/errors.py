@@ -25,15 +25,15 @@ from headrace.common.masking import without_secrets
 from headrace.common.notebooks import with_cells
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
-"""What ends whoever it reaches. Raised by code that others wait for (a committer, work beside the epochs), it is told
-to these as a :class:`JobExecutionError`: they would take it for their own."""
+"""Errors that end the thread that they reach. Raised by code that others wait for (a committer, work beside the
+epochs), one reaches these as a :class:`JobExecutionError`: they would take it for their own."""
 
 TRACEBACK: Final = "HEADRACE_TRACEBACK"
 """Environment variable; ``full`` shows all of a traceback."""
 
 
 def shows_all() -> bool:
-    """Return whether whoever runs the program wants to see all of a traceback."""
+    """Return whether all of a traceback is to be shown."""
     return os.environ.get(TRACEBACK, "").lower() == "full"
 
 
@@ -71,7 +71,7 @@ class HeadraceError(Exception):
     origin: FailureOrigin | None = None
 
     def __str__(self) -> str:
-        """The message; secrets in it are masked, since nobody knows who will read it."""
+        """The message; secrets in it are masked, since anyone may read it."""
         return without_secrets(super().__str__())
 
     def __repr__(self) -> str:
@@ -164,7 +164,7 @@ class SourceChangedError(HeadraceError, RuntimeError):
 
 
 class StateError(HeadraceError, RuntimeError):
-    """State cannot be read or written as asked."""
+    """State cannot be read or written as requested."""
 
 
 class StateCorruptedError(StateError):
@@ -200,11 +200,11 @@ class CommitRefusedError(HeadraceError, RuntimeError):
 
 
 class OutputClosedError(CommitRefusedError):
-    """Nobody reads any more what the job prints: ``| head`` has seen enough."""
+    """The reader of what the job prints has closed the pipe, as ``| head`` does."""
 
 
 class LogError(HeadraceError, RuntimeError):
-    """An embedded log cannot be used as asked."""
+    """An embedded log cannot be used as requested."""
 
 
 class LogCorruptedError(LogError):
@@ -248,7 +248,7 @@ class CheckpointFailedError(InfrastructureError):
 
 
 class SchemaRegistryError(HeadraceError, RuntimeError):
-    """A schema registry refuses a schema, or what it was asked for; the message says why."""
+    """A schema registry refuses a schema or a request; the message says why."""
 
 
 class UnknownSchemaError(SchemaRegistryError, LookupError):
@@ -281,7 +281,7 @@ class UserFunctionError(JobExecutionError):
 
 
 class FunctionRefusedError(UserFunctionError):
-    """A function of the user asked for what headrace refuses: it would again, so no restart strategy tries it."""
+    """A function of the user requests what headrace refuses: it would again, so no restart strategy tries it."""
 
 
 class JavaNotFoundError(HeadraceError, RuntimeError):
@@ -289,7 +289,7 @@ class JavaNotFoundError(HeadraceError, RuntimeError):
 
 
 MISTAKES: Final = (ConfigurationError, InvalidProgramError, UnsupportedOperationError)
-"""What is found at a line of the program, most of it while the graph is built; jobs that run fail with others."""
+"""Errors that name a line of the program, most of them while the graph is built; jobs that run fail with others."""
 
 
 def refused(message: str, error: type[HeadraceError] = InvalidProgramError) -> HeadraceError:
@@ -376,7 +376,7 @@ def showing_all(is_wanted: bool) -> Iterator[None]:
 
 
 def hides_engine(function: Callable[P, R]) -> Callable[P, R]:
-    """Let what the author of a program is told leave a function with the lines of the program alone.
+    """Have errors for the author of a program leave a function with the lines of the program alone.
 
     That are errors of headrace, an interruption (Ctrl-C, or the button of a notebook), and arguments that are not those
     of the function. Anything else keeps its traceback: it is a fault of headrace, or of a library.
@@ -397,7 +397,7 @@ def hides_engine(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def leave_the_program(error: BaseException, handled: BaseException | None) -> None:
-    """Take the lines of headrace out of the traceback of an error that the author of a program is told.
+    """Take the lines of headrace out of the traceback of an error for the author of a program.
 
     Unless all is wanted. In an ``except`` clause, before a bare ``raise``, which adds no line.
 

@@ -1,6 +1,6 @@
 """``ExecutionConfig``, under PyFlink's module path.
 
-It is part of ``headrace.datastream``, which builds on this package: it is found when it is asked for.
+It is part of ``headrace.datastream``, which builds on this package: it is looked up on first use.
 """
 
 from __future__ import annotations

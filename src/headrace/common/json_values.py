@@ -23,7 +23,7 @@ def to_checked_bytes(value: Any) -> bytes:
 
 
 def from_checked_bytes(content: bytes) -> Any:
-    """What :func:`to_checked_bytes` was given.
+    """Read the output of :func:`to_checked_bytes`.
 
     Raises:
         ValueError: when it is damaged.

@@ -27,7 +27,7 @@ R = TypeVar("R")
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; all else was given by who logged it."""
+"""The attributes of every record; all others were given by the caller that logged it."""
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ class LogSettings:
 
 
 def prints_json() -> bool:
-    """Return whether the standard error has lines of JSON, as :class:`LogSettings` have asked for it."""
+    """Return whether the standard error has lines of JSON, as :class:`LogSettings` say."""
     handlers = (handler for handler in logging.getLogger().handlers if isinstance(handler, _CurrentStderr))
     return any(isinstance(handler.formatter, JsonFormatter) for handler in handlers)
 
@@ -247,5 +247,5 @@ class KeptLog(logging.Handler):
         self._lines.append(self.format(record))
 
     def text(self) -> str:
-        """What is kept, a line each but for traces."""
+        """The text that is kept, a line each but for traces."""
         return "".join(f"{line}\n" for line in list(self._lines))

@@ -125,7 +125,7 @@ _FORMS: Final = (
 
 
 def without_secrets(text: str) -> str:
-    """A text without the secrets in it that can be told by their form."""
+    """A text without the secrets in it that can be recognized by their form."""
     if "=" not in text and ":" not in text and "-----" not in text:
         return text
     lower = text.lower()

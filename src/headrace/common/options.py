@@ -58,15 +58,15 @@ OWN_NAMESPACES: Final = (
     "historyserver.",
     "headrace.",
 )
-"""Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
+"""The namespaces in which an unknown key is a mistake. Other keys belong to others: ``spark.`` ones go to Spark."""
 
 SPARK_NAMESPACE: Final = "spark."
 
 STORAGE_NAMESPACE: Final = "headrace.storage."
-"""What an object store's client is told: endpoint, region, credentials. There are secrets among them."""
+"""The options of an object store's client: endpoint, region, credentials. There are secrets among them."""
 
 REPORTER_NAMESPACE: Final = "metrics.reporter."
-"""What reporters of metrics are told: behind it come the name of a reporter and one of its options, which it checks."""
+"""The options of reporters of metrics: behind it are the name of a reporter and one of its options, which it checks."""
 
 TRACE_REPORTER_NAMESPACE: Final = "traces.reporter."
 """The same of reporters of spans."""

@@ -121,7 +121,7 @@ _OF_STREAMS: Final = (
 )
 
 _OF_SINKS: Final = dict.fromkeys(_OF_STREAMS, "a sink is an end: call it of the stream that was written")
-"""Methods of streams, asked of a sink."""
+"""Methods of streams, called on a sink."""
 
 _OF_WINDOWED_STREAMS: Final = {
     **dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN),
@@ -129,7 +129,7 @@ _OF_WINDOWED_STREAMS: Final = {
     **dict.fromkeys(_OF_STREAMS, _TO_A_STREAM),
     "fold": "use aggregate(...) with an AggregateFunction",
 }
-"""Methods of grouped data and of streams, asked of windows."""
+"""Methods of grouped data and of streams, called on windows."""
 
 _TWO_STREAMS: Final = "say first what becomes of the records of both: map(...), flat_map(...) or process(...)"
 
@@ -137,38 +137,38 @@ _OF_CONNECTED_STREAMS: Final = {
     **dict.fromkeys(_OF_STREAMS, _TWO_STREAMS),
     **dict.fromkeys(("window", "join"), "windows of two streams: first.join(second) or first.co_group(second)"),
 }
-"""Methods of streams, asked of two that are connected."""
+"""Methods of streams, called on two that are connected."""
 
 _OF_BROADCAST_CONNECTED: Final = {
     **_OF_CONNECTED_STREAMS,
     **dict.fromkeys(_OF_STREAMS, "say first what becomes of the records of both: process(...)"),
 }
-"""Methods of streams, asked of one that is connected with a broadcast stream."""
+"""Methods of streams, called on one that is connected with a broadcast stream."""
 
 _OF_BROADCAST_STREAMS: Final = dict.fromkeys(
     (*_OF_CONNECTED_STREAMS, "connect", "process"),
     "the other stream takes it: records.connect(rules.broadcast(descriptor)).process(...)",
 )
-"""Methods of streams, asked of a broadcast stream."""
+"""Methods of streams, called on a broadcast stream."""
 
 _KEYS_OF_BOTH: Final = "call where(...).equal_to(...) first, for the keys of both"
 _OF_JOINS: Final = ("window", "apply", "process", "select")
 
 _OF_TWO_STREAMS: Final = dict.fromkeys((*_OF_STREAMS, *_OF_JOINS, "equal_to", "on"), _KEYS_OF_BOTH)
-"""Methods that come later, or have other names elsewhere, asked behind ``join`` and ``co_group``."""
+"""Methods that come later, or have other names elsewhere, called behind ``join`` and ``co_group``."""
 
 _OF_WHERE: Final = dict.fromkeys(
     (*_OF_STREAMS, *_OF_JOINS), "call equal_to(...) first, for the key of the second stream"
 )
-"""Methods that come later, asked behind ``where``."""
+"""Methods that come later, called behind ``where``."""
 
 _OF_EQUAL_TO: Final = dict.fromkeys((*_OF_STREAMS, "apply", "process", "select"), "call window(...) first")
-"""Methods that come later, asked behind ``equal_to``."""
+"""Methods that come later, called behind ``equal_to``."""
 
 _OF_WINDOWS_OF_TWO: Final = dict.fromkeys(
     (*_OF_STREAMS, "process", "reduce", "aggregate"), "use apply(...) with a function of both"
 )
-"""Methods of windows of one stream, asked of windows of two."""
+"""Methods of windows of one stream, called on windows of two."""
 
 _KEYS_ARE_KNOWN: Final = "the keys are those of key_by(...): leave it out"
 
@@ -179,19 +179,19 @@ _OF_INTERVALS: Final = {
     **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
     "window": "between(lower, upper) says what times match; windows are those of first.join(second)",
 }
-"""Methods that come later, asked behind ``interval_join``."""
+"""Methods that come later, called behind ``interval_join``."""
 
 _BEHIND_BETWEEN: Final = {
     **dict.fromkeys((*_OF_STREAMS, "apply"), "use process(...) with a ProcessJoinFunction, or select(...)"),
     **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
     **dict.fromkeys(("in_event_time", "in_processing_time"), "event time it is; call it before between(...)"),
 }
-"""Methods of window joins and of streams, asked of an interval join."""
+"""Methods of window joins and of streams, called on an interval join."""
 
 _OF_PARTITIONS: Final = dict.fromkeys(
     _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"
 )
-"""Methods of streams, asked behind ``full_window_partition``."""
+"""Methods of streams, called behind ``full_window_partition``."""
 
 _OF_AGGREGATES: Final = {
     **dict.fromkeys(("mean", "average"), "use avg(column)"),
@@ -209,7 +209,7 @@ _OF_AGGREGATES: Final = {
     **dict.fromkeys(("last_value", "latest"), "use last(column)"),
     "nunique": "use count_distinct(column)",
 }
-"""Functions of SQL, PySpark and pandas, asked of ``headrace.datastream.aggregates``."""
+"""Functions of SQL, PySpark and pandas, called on ``headrace.datastream.aggregates``."""
 
 _OF_WINDOW_MODULE: Final = {
     **dict.fromkeys(("window", "Tumble", "TumblingTimeWindows"), "use TumblingEventTimeWindows.of(size)"),
@@ -217,7 +217,7 @@ _OF_WINDOW_MODULE: Final = {
     **dict.fromkeys(("session_window", "Session"), "use EventTimeSessionWindows.with_gap(gap)"),
     "Cumulate": "use CumulatingEventTimeWindows.of(max_size, step)",
 }
-"""Windows of PySpark, Flink's tables and Flink 1, asked of ``headrace.datastream.window``."""
+"""Windows of PySpark, Flink's tables and Flink 1, called on ``headrace.datastream.window``."""
 
 _OF_ENVIRONMENTS: Final = {
     **dict.fromkeys(("read", "readStream", "read_csv", "read_text_file"), "use from_source(FileSource..., ...)"),
@@ -225,13 +225,13 @@ _OF_ENVIRONMENTS: Final = {
     **dict.fromkeys(("sql", "sql_query", "table"), "use execute_sql() of a TableEnvironment, from headrace.table"),
     "range": "use from_sequence(start, end), both included",
 }
-"""Methods of a Spark session, asked of an environment."""
+"""Methods of a Spark session, called on an environment."""
 
 _OF_TABLE_ENVIRONMENTS: Final = {
     **dict.fromkeys(("sql", "execute", "query"), "use execute_sql(statement)"),
     "table": "use sql_query('SELECT * FROM t')",
 }
-"""Methods of a Spark session and of DuckDB, asked of an environment of tables."""
+"""Methods of a Spark session and of DuckDB, called on an environment of tables."""
 
 _OF_TABLES: Final = {
     **dict.fromkeys(("show", "print"), "use execute().print()"),
@@ -240,7 +240,7 @@ _OF_TABLES: Final = {
     "toArrow": "use to_arrow()",
     **dict.fromkeys(("schema", "columns", "dtypes"), "use get_resolved_schema()"),
 }
-"""Methods of DataFrames, asked of a table."""
+"""Methods of DataFrames, called on a table."""
 
 _OF_TABLE_RESULTS: Final = {
     **dict.fromkeys(("show", "pretty"), "use print()"),
@@ -248,7 +248,7 @@ _OF_TABLE_RESULTS: Final = {
     **dict.fromkeys(("toPandas", "df"), "use to_pandas()"),
     "await_": "use wait()",
 }
-"""Methods of DataFrames and of DB-API's cursors, asked of the result of a statement."""
+"""Methods of DataFrames and of DB-API's cursors, called on the result of a statement."""
 
 _LOOK_FOR_IT: Final = "CEP.pattern(stream, pattern) looks for it, and has {}(...)"
 _WHAT_BECOMES: Final = "say first what becomes of a match: select(...), flat_select(...) or process(...)"
@@ -266,7 +266,7 @@ _OF_PATTERNS: Final = {
     **dict.fromkeys(("skip", "with_skip_strategy", "after_match_skip"), "give it to Pattern.begin(name, strategy)"),
     **dict.fromkeys(("window", "timeout"), "use within(time)"),
 }
-"""Methods of streams and words for what is said otherwise, asked of a pattern; Flink's Java names are alike ours."""
+"""Methods of streams and words for what is said otherwise, called on a pattern; Flink's Java names are alike ours."""
 
 _OF_PATTERN_STREAMS: Final = {
     **dict.fromkeys(
@@ -276,7 +276,7 @@ _OF_PATTERN_STREAMS: Final = {
     **dict.fromkeys(("key_by", "keyBy"), "key the stream: CEP.pattern(stream.key_by(...), pattern)"),
     **dict.fromkeys(("where", "within", "until", "next", "followed_by", "times"), _OF_PATTERN),
 }
-"""Methods of streams and of patterns, asked of a stream in which a pattern is looked for."""
+"""Methods of streams and of patterns, called on a stream in which a pattern is looked for."""
 
 _OF_CEP: Final = {
     "RichIterativeCondition": "use IterativeCondition, which may have open() and close()",
@@ -301,7 +301,7 @@ _OF_CEP: Final = {
         ("PatternProcessor", "PatternProcessorDiscoverer"), "use PatternRule and CEP.dynamic_patterns(...)"
     ),
 }
-"""Classes of Flink's CEP library and of vendors' versions, asked of ``headrace.cep``."""
+"""Classes of Flink's CEP library and of vendors' versions, called on ``headrace.cep``."""
 
 # --- columns of PySpark, pandas and Polars ----------------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ _EXPRESSION: Final = {
     "asc": _ORDER,
     "desc": _ORDER,
 }
-"""Methods of columns, asked of an expression."""
+"""Methods of columns, called on an expression."""
 
 _WHEN: Final = {
     "otherwise": "it wants .then(value) first: when(condition).then(value).otherwise(other)",
@@ -365,7 +365,7 @@ _WHEN: Final = {
     "alias": "it wants .then(value) first: when(condition).then(value).alias(...)",
     "cast": "it wants .then(value) first: when(condition).then(value).cast(...)",
 }
-"""Methods that come later, asked behind ``when(condition)``."""
+"""Methods that come later, called behind ``when(condition)``."""
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """By the name of a class, or of a module: the names of other libraries, and what to write instead, in lower case.
 
-A class that is listed without any names still says which of its own names is like the one that was asked for.
+A class that is listed without any names still says which of its own names is like the one that was read.
 """
 
 WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {"DataStream": _ON_STREAMS, "DataStreamSink": _ON_SINKS}
@@ -530,7 +530,7 @@ def names_explained(shown: str, names: Mapping[str, str] = _NOTHING) -> Callable
 
 
 def explained(error: BaseException) -> str:
-    """Advice for an attribute that was asked for in vain; empty where there is none."""
+    """Advice for an attribute that does not exist; empty where there is none."""
     if not isinstance(error, AttributeError) or error.name is None:
         return ""
     if isinstance(error.obj, _FUNCTIONS):  # ctx.window.end
@@ -547,7 +547,7 @@ def explained(error: BaseException) -> str:
 
 
 def alike(name: str, known: Iterable[str]) -> str:
-    """The end of a message: which names somebody may have meant; empty when none is alike.
+    """The end of a message: the names that may have been meant; empty when none is alike.
 
     Args:
         name: the name that is not there.

@@ -55,4 +55,4 @@ class OutputTag(Generic[T]):
 
 
 ToSideOutput = tuple[OutputTag, Any]
-"""What a function yields to write to a side output."""
+"""The form in which a function yields records for a side output."""

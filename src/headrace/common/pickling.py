@@ -2,7 +2,7 @@
 
 It is ``cloudpickle`` with what that lacks: functions that remember their results (``functools.cache``), generic
 functions (``functools.singledispatch``), and ``cached_property``, which has a lock before Python 3.12. Those of a
-script would go by a name that nobody else can import, or not at all. And code keeps the name of its file, which
+script would go by a name that no other process can import, or not at all. And code keeps the name of its file, which
 cloudpickle leaves out from 3.1.3 on: errors point to the line of the program.
 
 A class that comes back to the process that has defined it is that class there, and stays as it is. cloudpickle would
@@ -29,7 +29,7 @@ _GENERIC: Final = getattr(functools.singledispatch(len), "__code__")  # noqa: B0
 """All generic functions have this code, whatever they do."""
 
 _WITH_SETTER: Final = 6
-"""So long is what pickling knows of an object, of which it says how the state is set."""
+"""The length of what pickling returns for an object with a function that sets its state."""
 
 _DEFINED_HERE: Final[WeakSet[type]] = WeakSet()
 """Classes that this process has defined and pickled."""
@@ -58,7 +58,7 @@ def _cached(value: Any) -> str | tuple[Any, ...]:
 
 
 def _new_cached(maxsize: int | None, typed: bool) -> Callable[..., Any]:
-    """A function that remembers results of the one that it is told afterwards, which may call it in turn."""
+    """A function that caches results of one that is set afterwards, which may call it in turn."""
 
     @functools.lru_cache(maxsize, typed)
     def call(*args: object, **kwargs: object) -> Any:

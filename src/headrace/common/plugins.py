@@ -1,8 +1,8 @@
-"""Plugins: what headrace finds by a name, in its own packages or in a distribution that somebody else has published.
+"""Plugins: what headrace finds by a name, in its own packages or in distributions of others.
 
 A distribution offers a plugin as an entry point of one of headrace's groups (``headrace.connectors``, say): the name
 of the entry point is the plugin's name, its object is a class. Looking for a plugin reads the metadata of what is
-installed and imports nothing but the one that was asked for.
+installed and imports nothing but the one that is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Plugin:
     """The root of all plugins.
 
     Args:
-        name: the name by which it was asked for.
+        name: the name by which it was requested.
 
     Class attributes:
         noun: what messages call a plugin of its kind.
@@ -84,7 +84,7 @@ class PluginGroup(Generic[P]):
         name: the group of the entry points.
         kind: the class that every plugin of the group extends.
         built_in: headrace's own, by name, as ``module:class``. No distribution can replace them.
-        other_names: names that Flink has and nobody here, and what to use instead.
+        other_names: names that only Flink has, and what to use instead.
     """
 
     name: str

@@ -136,7 +136,7 @@ def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE) -> None:
 
     Args:
         name: the module's ``__name__``.
-        elsewhere: names that it hands on from modules of higher packages, which are imported when one is asked for.
+        elsewhere: names that it hands on from modules of higher packages, which are imported when one is read.
     """
     module = sys.modules[name]
     _public.add(name)
@@ -207,8 +207,8 @@ def answer(module: ModuleType, name: str, asking: FrameType) -> Exception:
 
     Args:
         module: the module.
-        name: what was asked for.
-        asking: the frame that asked.
+        name: the name that was read.
+        asking: the frame that has read it.
     """
     if name.startswith("_"):  # Python's own protocols ask for these
         return AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
@@ -268,7 +268,7 @@ def missing_name(module: str, name: str) -> Missing | None:
 
     Args:
         module: its path below ``headrace``.
-        name: what is asked of it.
+        name: the name that is read from it.
     """
     path = f"{module}.{name}" if module else name
     if path in MODULES:

@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why there is no such name.
+    """The reason why there is no such name.
 
     Attributes:
         item: the feature in ``docs/flink-compatibility.md`` that it belongs to.
@@ -301,5 +301,5 @@ PLAIN: Final[dict[str, Missing]] = {
         _INTERNAL,
     ),
 }
-"""By class and name, where Python's own ``AttributeError`` has to do: what is asked of classes, and of values that are
+"""By class and name, where Python's own ``AttributeError`` has to do: names of classes, and of values that are
 read so often that answering would make them slower."""

@@ -1,4 +1,4 @@
-"""How records become bytes and bytes become records, at the edge of a job.
+"""Serialization and deserialization of records at the edge of a job.
 
 Schemas are about messages: one value of a broker or a log each. Users write a method for one message; sources and sinks
 call the one for many (:meth:`DeserializationSchema.deserialize_batch`, :meth:`SerializationSchema.serialize_batch`),
@@ -92,7 +92,7 @@ class SerializationSchema(ABC):
     """
 
     takes_changes: ClassVar[bool] = False
-    """Whether what it writes shows what rows do in a changelog; where not, those that are no insertions are refused."""
+    """True where its output shows the kinds of rows in a changelog; else rows that are no insertions are refused."""
 
     @abstractmethod
     def serialize(self, element: Any) -> bytes | None:
@@ -114,7 +114,7 @@ class SerializationSchema(ABC):
         """
 
     def check_schemas(self, subjects: Sequence[str]) -> Iterator[SchemaCheck]:
-        """Compares its schema with the newest ones of a registry, if it asks one.
+        """Compares its schema with the newest ones of a registry, if it uses one.
 
         Args:
             subjects: where the schemas are, if it has no subject of its own.
@@ -140,7 +140,7 @@ class DeserializationSchema(ABC):
     """
 
     ignore_parse_errors: bool = False
-    """Whether messages that cannot be read are left out and counted, in ``numRecordsInErrors``; else they go to the
+    """True where messages that cannot be read are left out and counted, in ``numRecordsInErrors``; else they go to the
     dead letters of the source, or fail the job where it has none."""
 
     @abstractmethod
@@ -177,13 +177,13 @@ class DeserializationSchema(ABC):
     def is_end_of_stream(self, element: Any) -> bool:
         """Return whether a record says that none will follow.
 
-        Nobody asks, as with Flink's KafkaSource: where a source ends is said by its builder, ``set_bounded`` say. A
+        It is never called, as with Flink's KafkaSource: a source ends where its builder says, by ``set_bounded``. A
         source warns of a schema that overrides this.
         """
         return False
 
     def check_schemas(self, subjects: Sequence[str]) -> Iterator[SchemaCheck]:
-        """Compares its schema with the newest ones of a registry, if it asks one.
+        """Compares its schema with the newest ones of a registry, if it uses one.
 
         Args:
             subjects: where the schemas are, if it has no subject of its own.
@@ -364,7 +364,7 @@ class _StringEncoder(Encoder[object]):
 
 
 def reason_of(error: Exception) -> str:
-    """Why something cannot be read, for the dead letters."""
+    """The reason why something cannot be read, for the dead letters."""
     if isinstance(error, UnicodeDecodeError):
         return f"not {error.encoding}: byte {error.object[error.start]:#04x} at position {error.start}, {error.reason}"
     return str(error) or type(error).__name__

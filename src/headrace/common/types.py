@@ -42,7 +42,7 @@ _INSERT = RowKind.INSERT
 
 
 def symbols_of(kinds: Iterable[int]) -> str:
-    """The changes among some values of :class:`RowKind`, as messages show them: ``-U, +U``; each is told once."""
+    """The changes among some values of :class:`RowKind`, as messages show them: ``-U, +U``; each is named once."""
     found = {int(kind) for kind in kinds} - {_INSERT.value}
     return ", ".join(str(RowKind(kind)) for kind in sorted(found))
 

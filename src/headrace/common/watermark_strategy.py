@@ -1,6 +1,6 @@
 """``WatermarkStrategy`` and ``TimestampAssigner``, under PyFlink's module path.
 
-They are part of ``headrace.time``, which builds on this package: they are found when they are asked for.
+They are part of ``headrace.time``, which builds on this package: they are looked up on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where records come from and where they go.
+"""Connectors: sources and sinks of records.
 
 :mod:`headrace.connectors.source` and :mod:`headrace.connectors.sink` are the frameworks. Every
 connector is a module or a folder.

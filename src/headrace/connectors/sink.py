@@ -164,7 +164,7 @@ class Sink(ABC, Generic[T_contra]):
 
 
 def without_committer(sink: Sink) -> str:
-    """Why a sink cannot promise ``EXACTLY_ONCE``, and what to do."""
+    """The reason why a sink cannot promise ``EXACTLY_ONCE``, with advice."""
     return (
         f"{type(sink).__name__} promises EXACTLY_ONCE and has no committer, so what an epoch has written before it "
         "failed would be there twice: give it a create_committer(), or have its delivery_guarantee be AT_LEAST_ONCE"
@@ -344,7 +344,7 @@ class StatefulSinkWriter(SinkWriter, Generic[S]):
     def wake_up_time(self) -> int | None:
         """Return when an epoch is due even if nothing comes, in milliseconds of the job's clock; None for never.
 
-        Asked for at the end of an epoch, whose clock reading :attr:`WriterEpoch.processing_time` was.
+        Called at the end of an epoch, whose clock reading :attr:`WriterEpoch.processing_time` was.
         """
         return None
 

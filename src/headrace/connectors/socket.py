@@ -179,7 +179,7 @@ _ONE_BYTE_EACH: Final = "latin-1"
 class SocketSource(Source[str]):
     r"""Lines of text from a TCP server, in the order in which they come.
 
-    The driver reads them. Nobody can read them again: those that no checkpoint holds are lost when the job restarts,
+    The driver reads them. They cannot be read again: those that no checkpoint holds are lost when the job restarts,
     and what the server sends without a connection is up to the server. So it is for trying things out. Lines are
     UTF-8.
 

@@ -310,7 +310,7 @@ class SplitEnumerator(ABC):
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
         """The backlog beyond ``position``; not known, unless overridden.
 
-        Asked after every epoch and shown as ``pendingRecords`` and ``pendingBytes``. So it is to be quick: what the
+        Called after every epoch and shown as ``pendingRecords`` and ``pendingBytes``. So it is to be quick: what the
         last look at the system found will do. Of bytes alone records are estimated.
 
         Args:

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.common.messages import TopicPartition
 
 _LEFT: Final = 0.1
-"""So much of what comes in between two looks a group may leave for later: it commits now and then."""
+"""The part of what comes in between two looks that a group may leave for later: it commits now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class TopicMonitor(ABC):
 
 @dataclass(frozen=True, slots=True)
 class TopicsPlace:
-    """Where topics are that a source reads or a sink writes.
+    """The place of topics that a source reads or a sink writes.
 
     Attributes:
         kind: what it is, for people.

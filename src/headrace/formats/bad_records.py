@@ -21,7 +21,7 @@ _SHOWN: Final = 200
 """Characters of a bad value that a reason shows."""
 
 IN_SQL: Final = "; in SQL, set the format's option ignore-parse-errors to true"
-"""What to do instead of calling methods of builders."""
+"""Advice in SQL, where there are no methods of builders."""
 
 
 class BadValueError(ValueError):
@@ -111,7 +111,7 @@ def without_unreadable(read: DeserializedBatch, kind: TypeInformation) -> Deseri
 
 
 def reason_alone(error: ValueError) -> str:
-    """Why something cannot be read that was alone in what Arrow was given, which counts rows from there."""
+    """The reason why a single row cannot be read, without the row number that Arrow counts."""
     return reason_of(error).removesuffix(" in row 0")
 
 

@@ -91,9 +91,9 @@ class SelfDescribingFormat(BulkFormat):
     """Reads files that tell the type of their records, where the program does not."""
 
     name: ClassVar[str]
-    """What such files are called."""
+    """The name of such files."""
     declared_by: ClassVar[str] = "type_info"
-    """What says the type in a program."""
+    """The argument that declares the type in a program."""
     _type: TypeInformation | None
 
     @property
@@ -177,7 +177,7 @@ class ColumnWriterFactory(BulkWriterFactory):
     """
 
     name: ClassVar[str]
-    """What such files are called."""
+    """The name of such files."""
 
     def __init__(self, kind: TypeInformation | type | None, **options: Any) -> None:
         self._type = None if kind is None else Types.of(kind)

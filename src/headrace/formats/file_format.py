@@ -40,7 +40,7 @@ from headrace.storage.files import InputFile
 
 @dataclass(frozen=True, slots=True)
 class FileExtent:
-    """How much there is in a file and where it may be cut.
+    """The size of a file and the places where it may be cut.
 
     Attributes:
         length: the file's end in the format's units.
@@ -92,7 +92,7 @@ class Decoded:
 
 
 class FileFormat(ABC, Generic[T_co]):
-    """How records lie in files; immutable and picklable."""
+    """The form of records in files; immutable and picklable."""
 
     @property
     @abstractmethod
@@ -111,7 +111,7 @@ class FileFormat(ABC, Generic[T_co]):
         return self
 
     units_are_records: ClassVar[bool] = False
-    """Whether the units in which files are cut are records, rather than bytes."""
+    """True where the units in which files are cut are records; else they are bytes."""
 
     def filtered(self, condition: pc.Expression) -> FileFormat[T_co]:
         """A format that may leave out records that do not meet a condition; this one, if it leaves out none."""
@@ -127,7 +127,7 @@ class FileFormat(ABC, Generic[T_co]):
         """
 
     def statistics(self, file: InputFile) -> Statistics | None:
-        """What a file says of its records; None where it says nothing. As :meth:`extent` it looks at little of it."""
+        """The statistics that a file has of its records; None for none. Like :meth:`extent`, reads little of it."""
         return None
 
     @abstractmethod
@@ -204,7 +204,7 @@ class BatchEncoder(Encoder, ABC):
     __slots__ = ()
 
     takes_changes: bool = False
-    """Whether what it writes shows what rows do in a changelog; where not, those that are no insertions are refused."""
+    """True where its output shows the kinds of rows in a changelog; else rows that are no insertions are refused."""
 
     def __init__(self) -> None:
         """Make an encoder; there is no function for single records."""

@@ -356,7 +356,7 @@ class LineFormat(FileFormat[T_co]):
     """The lines at the beginning of a file that are not records."""
 
     boundary = Newlines()
-    """What ends a line; anything but newlines keeps files from being cut."""
+    """The ends of lines; anything but newlines keeps files from being cut."""
 
     def __init__(self, charset: str = "UTF-8", max_line_bytes: int = DEFAULT_MAX_LINE_BYTES) -> None:
         self.charset = normal_charset(charset)

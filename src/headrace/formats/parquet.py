@@ -219,7 +219,7 @@ def _opened(stream: pa.NativeFile, path: str) -> pq.ParquetFile:
 
 
 def _statistics_of(footer: pq.FileMetaData) -> Statistics:
-    """What the footer of a file says; columns are looked up on request."""
+    """The statistics in the footer of a file; columns are looked up on request."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
 

@@ -215,7 +215,7 @@ class RegistryClient:
         return [int(each) for each in self._ask("GET", f"/subjects/{_quoted(subject)}/versions", missing)]
 
     def compatibility(self, subject: str) -> str:
-        """What a new schema of a subject has to be: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE`` and so on."""
+        """The compatibility of new schemas of a subject: ``BACKWARD``, ``FULL_TRANSITIVE``, ``NONE`` and so on."""
         path = f"/config/{_quoted(subject)}?defaultToGlobal=true"
         return str(self._ask("GET", path, f"there is no subject {subject!r}")["compatibilityLevel"])
 

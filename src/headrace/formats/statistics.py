@@ -1,4 +1,4 @@
-"""What is known of the values in a file without reading them: their number, and what their lowest and highest are."""
+"""Statistics of the values in a file, known without reading them: their number, the lowest and the highest one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of a column; None where nothing is.
+    """The statistics of a column; None where something is not known.
 
     Attributes:
         nulls: the number of rows in which it is null.
@@ -25,7 +25,7 @@ class ColumnStatistics:
 
     @staticmethod
     def of_all(parts: Iterable[ColumnStatistics]) -> ColumnStatistics:
-        """Those of a column whose rows are in several parts."""
+        """The statistics of a column whose rows are in several parts."""
         known = list(parts)
         return ColumnStatistics(
             _of_known([each.nulls for each in known], sum),
@@ -50,7 +50,7 @@ def _nothing(_: str) -> ColumnStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known of rows.
+    """The statistics of rows.
 
     Attributes:
         rows: their number.

@@ -52,7 +52,7 @@ class TypeInformation(ABC, Generic[T_co]):
     """
 
     nullable: bool = field(default=True, kw_only=True)
-    """Whether ``None`` is among the values."""
+    """True where ``None`` is among the values."""
 
     @property
     @abstractmethod
@@ -139,7 +139,7 @@ def _storage_of(info: TypeInformation) -> pa.DataType:
 
 
 DeclaredType = TypeInformation[T] | type[T] | UnionType | Sequence[TypeInformation]
-"""What a program may say a type with: also a class, a type hint, or a list of types, which is a row as in PyFlink.
+"""The forms of a type in a program: also a class, a type hint, or a list of types, which is a row as in PyFlink.
 
 Checkers know what values it stands for when it is type information of a known class, or a class.
 """
@@ -216,7 +216,7 @@ _LOGICAL: Final[dict[BasicType, LogicalType]] = {
     BasicType.TIMEDELTA: IntervalType(IntervalUnit.DAY_TO_SECOND),
     BasicType.NULL: _atomic(TypeRoot.NULL),
 }
-"""What a kind of values is in SQL, where nothing else is declared."""
+"""The types of kinds of values in SQL, where nothing else is declared."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -233,7 +233,7 @@ class BasicTypeInfo(TypeInformation[T_co]):
 
     basic_type: BasicType
     declared: LogicalType | None = None
-    """What the values are in SQL, nullable; None for what their kind stands for."""
+    """The type of the values in SQL, nullable; None for that of their kind."""
 
     def __post_init__(self) -> None:
         if self.declared is not None:
@@ -266,7 +266,7 @@ class BasicTypeInfo(TypeInformation[T_co]):
 
 
 PICKLED: Final = "PICKLED_BYTE_ARRAY"
-"""What types as JSON say of any Python object."""
+"""The type of any Python object in types as JSON."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

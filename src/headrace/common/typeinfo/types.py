@@ -320,7 +320,7 @@ class _TypesByName(type):
 class Types(metaclass=_TypesByName):
     """Makes type information, under PyFlink's names.
 
-    Wherever a type is asked for, a Python class or type hint does as well: ``Types.LIST(int)``. A value that does not
+    Wherever a type is expected, a Python class or type hint does as well: ``Types.LIST(int)``. A value that does not
     fit the declared type is an error which names field and value; nothing is wrapped, rounded or cut silently.
     Where PyFlink lets a narrow integer wrap (43878 as ``SHORT`` becomes -21658), headrace refuses it.
 

@@ -27,7 +27,7 @@ from headrace.common.values.handler import (
 
 NONE: Final = type(None)
 ARROW_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
-"""What pyarrow raises when a value does not fit (``UnicodeEncodeError`` is a ``ValueError``)."""
+"""The errors of pyarrow when a value does not fit (``UnicodeEncodeError`` is a ``ValueError``)."""
 
 
 class BasicHandler(TypeHandler):

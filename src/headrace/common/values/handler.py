@@ -64,7 +64,7 @@ class CheckSource:
 
 
 NOT_COERCED: Final = object()
-"""What :meth:`TypeHandler.coerce_fast` gives for a value that takes the long way."""
+"""The result of :meth:`TypeHandler.coerce_fast` for a value that takes the long way."""
 
 _SHOWN: Final = 200
 """The characters of a wrong value that an error message shows."""
@@ -122,7 +122,7 @@ class TypeHandler(ABC):
 
     @cached_property
     def is_coerced(self) -> Callable[[Any], bool]:
-        """Tells whether a value is coerced already; compiled for who asks, as columns need no such check."""
+        """Tells whether a value is coerced already; compiled on first use, as columns need no such check."""
         return CheckSource.compiled(self)
 
     def encode(self, values: Sequence[object]) -> pa.Array:
@@ -151,7 +151,7 @@ class TypeHandler(ABC):
     def unreadable(self, array: pa.Array) -> Mask | None:
         """Return a mask of the values that are none of this type, so that :meth:`decode` fails; None where all are.
 
-        That all are good has to be found out quickly, since every batch that comes from outside is asked.
+        That all are good has to be found out quickly, since every batch that comes from outside is checked.
         """
         mask = self.unreadable_present(array)
         return mask if self.info.nullable or not array.null_count else any_of([mask, ~valid_mask(array)])
@@ -161,7 +161,7 @@ class TypeHandler(ABC):
         return None
 
     def explained(self, array: pa.Array) -> WrongValueError:
-        """Why the only value of an array is unreadable."""
+        """The error of an array whose only value is unreadable."""
         return self._missing() if array.null_count else self.explained_present(array)
 
     def explained_present(self, array: pa.Array) -> WrongValueError:

@@ -390,7 +390,7 @@ def _takes_fields_in_order(cls: Any) -> bool:
 
 
 def _unstored_attributes(cls: type) -> set[str]:
-    """Attributes of an instance that may be lost, since they are computed when asked for."""
+    """Attributes of an instance that may be lost, since they are computed on access."""
     return {name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, cached_property)}
 
 

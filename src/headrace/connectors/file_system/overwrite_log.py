@@ -21,10 +21,10 @@ from headrace.storage.file_system import FileSystem
 
 _FOLDER: Final = ".headrace-overwrites"
 _REMEMBERED: Final = 100
-"""So many entries before an entry are known, in case that their writers do not know that they were executed."""
+"""The number of earlier entries that an entry knows, as their writers may not know that they were executed."""
 
 NEVER: Final[tuple[int, tuple[str, ...]]] = (0, ())
-"""What :meth:`OverwriteLog.complete` gives where there is no entry."""
+"""The result of :meth:`OverwriteLog.complete` where there is no entry."""
 
 _ENTRY: Final = re.compile(r"[0-9]{8,}\.json")
 

@@ -1,4 +1,4 @@
-"""When partitions of a file sink are committed, and how readers learn of it: by a file ``_SUCCESS``, say.
+"""The commit of partitions of a file sink: when it happens, and how readers learn of it, by a file ``_SUCCESS``, say.
 
 Flink's name for it is apt: all files of the partition have become visible by then. Rows that come later make the
 partition pending again, so that it is committed once more.

@@ -41,7 +41,7 @@ class PartitionWriter(FileSinkWriter):
 
 
 class PendingPartitions(NamedTuple):
-    """What waits; a value of JSON, as the manifest has it.
+    """The partitions that wait; a value of JSON, as the manifest has it.
 
     Attributes:
         files: files that are not visible yet.

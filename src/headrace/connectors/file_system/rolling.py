@@ -296,7 +296,7 @@ class FilePreCommit(PreCommit):
         is_last: bool,
         complete: Collection[str] = (),
     ) -> PreCommitted:
-        """As in the base class; the files of complete buckets do not wait for more, either."""
+        """Do as the base class does; the files of complete buckets do not wait for more, either."""
         before = PartsInProgress.of(in_progress)
         written = from_json(list[PartFile], committables)
 

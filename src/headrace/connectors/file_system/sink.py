@@ -104,7 +104,7 @@ class OutputFileConfig:
 
 @dataclass(frozen=True)
 class Publishing:
-    """When the files of a sink become visible, and what they replace.
+    """The publishing of the files of a sink: when they become visible, and what they replace.
 
     Attributes:
         policy: decides when a file is complete.

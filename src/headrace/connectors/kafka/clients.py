@@ -266,7 +266,7 @@ def error_of(error: KafkaError, what: str) -> HeadraceError:
 
 
 def delivery_error(error: KafkaError, topic: str, servers: str) -> HeadraceError:
-    """Why a message was not delivered; what fails again when it is sent again is no passing fault."""
+    """The error of a message that was not delivered; one that fails again when it is sent again is no passing fault."""
     from confluent_kafka import KafkaError
 
     large = "have it be smaller, or raise 'message.max.bytes' here and 'max.message.bytes' of the topic"

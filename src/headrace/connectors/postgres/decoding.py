@@ -1,4 +1,4 @@
-"""What tasks read of tables of PostgreSQL: the rows of chunks, and of changes, as columns with row kinds."""
+"""The decoding of tables of PostgreSQL in tasks: the rows of chunks, and of changes, as columns with row kinds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NEW: Final = ord("N")
 _WHOLE: Final = ord("O")
 
 _AHEAD: Final = 8
-"""So many bytes are read behind the last one, of numbers that are not there."""
+"""The bytes that are read behind the last one, of numbers that are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Cells:
 
     @staticmethod
     def nulls(count: int) -> Cells:
-        """So many cells that are null."""
+        """A number of cells that are null."""
         zeros = np.zeros(count, np.int64)
         return Cells(np.full(count, _NULL, np.uint8), zeros, zeros)
 
@@ -186,7 +186,7 @@ METADATA: Final[Mapping[str, LogicalType]] = {
     "table_name": string().not_null(),
     "op_ts": AtomicType(TypeRoot.TIMESTAMP_LTZ, 3, nullable=False),
 }
-"""What can be known of a row besides its values, with Flink CDC's names."""
+"""The metadata of a row, with Flink CDC's names."""
 
 _OP_TS: Final = "op_ts"
 

@@ -64,7 +64,7 @@ class StartupMode(Enum):
     """With what is committed from now on."""
 
     COMMITTED_OFFSET = "committed-offset"
-    """Where the replication slot is, which is there already."""
+    """Start where the replication slot is, which exists already."""
 
     SNAPSHOT = "snapshot"
     """With the rows that there are, and nothing else: the source ends."""
@@ -72,7 +72,7 @@ class StartupMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CapturePlan:
-    """What is read of a table.
+    """The plan of what is read of a table.
 
     Attributes:
         startup: where it begins.
@@ -96,7 +96,7 @@ class CapturePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """How far the tables were read.
+    """The position up to which the tables were read.
 
     Attributes:
         views: by table, from which value of the key on rows of the snapshot are as of which place in the log.
@@ -131,7 +131,7 @@ def _views(given: Json) -> tuple[View, ...]:
 
 
 _READERS: Final[WeakValueDictionary[tuple[str, str], PostgresEnumerator]] = WeakValueDictionary()
-"""Who reads from a slot of a server in this process."""
+"""The enumerators that read from a slot of a server in this process."""
 
 
 class PostgresEnumerator(SplitEnumerator):
@@ -441,7 +441,7 @@ class PostgresEnumerator(SplitEnumerator):
 
 
 def _end_of_snapshot(end: _Position) -> _Position:
-    """Where changes begin: at the earliest place of the rows; which of them rows have seen, tasks find out."""
+    """The position at which changes begin, the earliest one of the rows; tasks find out which changes rows contain."""
     place = end.resumes or ChangePlace(min(end.lsns))
     is_needed = end.resumes is not None or len(set(end.lsns)) > 1
     return _Position(end.views if is_needed else {}, place=place, added=end.added)

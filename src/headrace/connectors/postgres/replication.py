@@ -57,7 +57,7 @@ _STATUS_SECONDS: Final = 1.0
 _WAIT_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 0.5
 _BATCH: Final = 1_000
-"""So many messages are taken over before others may look at them."""
+"""The number of messages that are taken over before other threads may look at them."""
 
 _CHANGES: Final = frozenset((INSERT, UPDATE, DELETE))
 

@@ -106,7 +106,7 @@ class ScanParts:
 
 @dataclass(frozen=True, slots=True)
 class ScannedTable(NamedTable):
-    """What is read of a table.
+    """The table that is read, and what of it.
 
     Attributes:
         columns: the types of the columns that are read, by their names.

@@ -35,7 +35,7 @@ View = tuple[Bound, int]
 """From which value of the key on rows are as of which place in the log."""
 
 MANY_CHUNKS: Final = 256
-"""So many are looked for at most at a time."""
+"""The most chunks that are looked for at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ Chunk = tuple[FoundTable, Bound, Bound]
 
 
 def chunk_pieces(chunks: Sequence[Chunk], snapshot: str, count: int) -> tuple[tuple[ChunkPiece, ...], ...]:
-    """What each task reads of chunks, which are of one table after the other.
+    """The pieces of chunks that each task reads, one table after the other.
 
     Args:
         chunks: the chunks.

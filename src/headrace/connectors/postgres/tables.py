@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PLUGIN: Final = "pgoutput"
 _MOST_NAMED: Final = 10
 _PATIENCE: Final = 300
-"""So often it is tried, a tenth of a second apart, to take a slot from a session that has been ended."""
+"""The attempts, a tenth of a second apart, to take a slot from a session that has been ended."""
 
 
 _OF_PATTERNS: Final = frozenset("*+?|[](){}\\^")
@@ -175,7 +175,7 @@ class CapturedTable(NamedTable):
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """What the database says of a table.
+    """The description of a table in the database.
 
     Attributes:
         schema: the name of its schema.
@@ -227,7 +227,7 @@ def matching(connection: Connection, tables: CapturedTable) -> list[CapturedTabl
 
 
 def look_up(connection: Connection, table: CapturedTable) -> FoundTable:
-    """What the database says of a table.
+    """The description of a table in the database.
 
     Raises:
         ConfigurationError: when it is not there, or not as it is declared.

@@ -129,7 +129,7 @@ class Cursor:
         return items
 
     def found_items(self, counts: Rows, boundaries: Boundaries) -> tuple[Cursor, Rows]:
-        """As :meth:`items`, of those that are found one by one; also where each ends."""
+        """Do as :meth:`items` for items that are found one by one; also return where each ends."""
         starts, ends = list[int](), list[int]()
         for row, wanted in enumerate(counts.tolist()):
             content, begin = self._content(row)

@@ -219,7 +219,7 @@ def is_of_time(node: Node) -> bool:
 
 
 Step = tuple[int, Any]
-"""What to do about a part of a record, and what that takes."""
+"""The instruction for a part of a record, and its argument."""
 
 _INTEGER: Final = 0
 _BINARY: Final = 1

@@ -130,7 +130,7 @@ _NUMBERS_BYTES: Final = 20
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_TIMES: Final = 16
-"""What a block is decompressed to: at most so many bytes, or so many times its size where that is more."""
+"""The limits of a decompressed block: a number of bytes, or a multiple of its size where that is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ class AvroFormat(SelfDescribingFormat):
     declared_by = "a schema or type_info"
 
     as_dicts = False
-    """Whether records are dicts; else they are rows."""
+    """True where records are dicts; else they are rows."""
 
     def __init__(
         self,

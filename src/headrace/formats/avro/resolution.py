@@ -68,7 +68,7 @@ _WIDENED: Final = frozenset(
         ("float", "double"), ("string", "bytes"), ("bytes", "string"),
     }
 )  # fmt: skip
-"""What a reader may make of a writer's values."""
+"""The promotions that a reader may apply to a writer's values."""
 
 
 AvroReader = Callable[[pa.Array, int], pa.RecordBatch]
@@ -156,7 +156,7 @@ def _of_union(writer: UnionSchema, reader: Node) -> Decoder:
 
 
 def _as_branch(writer: Node, reader: UnionSchema) -> Decoder:
-    """As the branch that is most like it."""
+    """Decode as the branch that is most like it."""
     storage = reader.type_info.storage_type
     if is_null(writer):
         if any(map(is_null, reader.branches)):

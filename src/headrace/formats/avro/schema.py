@@ -46,7 +46,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """So many bytes; of a ``decimal`` its unscaled value."""
+    """A fixed number of bytes; of a ``decimal`` its unscaled value."""
 
     name: str
     size: int
@@ -204,7 +204,7 @@ class AvroSchema:
 
 
 GivenSchema = AvroSchema | str | Mapping[str, Any]
-"""What a program may give for a schema: itself, its text in JSON, or what :mod:`json` makes of that."""
+"""The forms in which a program may give a schema: itself, its text in JSON, or what :mod:`json` makes of that."""
 
 
 def schema_given(schema: GivenSchema, method: str) -> AvroSchema:
@@ -293,7 +293,7 @@ _LOGICAL: Final[dict[tuple[str, str], TypeInformation]] = {
     ("bytes", "decimal"): Types.BIG_DEC(),
     ("fixed", "decimal"): Types.BIG_DEC(),
 }
-"""What values stand for, and their types; others are left as they are, as the specification says."""
+"""The logical types of values, and the types beneath; others are ignored, as the specification says."""
 
 
 _COMPLEX: Final = ("array", "map", "record", "error", "enum", "fixed")
@@ -312,7 +312,7 @@ class _SchemaParser:
         self._as_dicts = as_dicts
         self._named: dict[str, Node | None] = {}
         self._field_names: list[str] = []
-        """Those of the fields that the node belongs to which is made just now, outermost first."""
+        """The names of the fields around the node that is made just now, outermost first."""
 
     def node(self, document: object, namespace: str) -> Node:
         """The node of a part of the document; names in it are in ``namespace`` unless they say otherwise."""

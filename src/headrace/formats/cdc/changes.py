@@ -126,7 +126,7 @@ def changelog(
 
 
 _FIRST_KINDS: Final = np.array([0, RowKind.INSERT.value, RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value, 0], np.int8)
-"""What the first row of an operation does, by the operation."""
+"""The row kind of the first row of an operation, by the operation."""
 
 
 def stated_nulls(
@@ -247,13 +247,13 @@ class ChangesDeserializationSchema(DeserializationSchema):
     """
 
     operations: ClassVar[Mapping[str, Operation]]
-    """What may have happened, by its names."""
+    """The operations, by their names in messages."""
 
     operation_field: ClassVar[str]
     """The field of a message that says what has happened."""
 
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {}
-    """What messages say besides rows, by the names that Flink's SQL has."""
+    """The metadata of messages, by their names in Flink's SQL."""
 
     def __init__(
         self,

@@ -253,7 +253,7 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         self._comments = schema.comments
 
     def deserialize(self, message: bytes) -> Any:
-        """As declared; nothing for a comment."""
+        """Read a record of the declared type; nothing for a comment."""
         is_comment = self._comments and message.removeprefix(BOM).startswith(b"#")
         return None if is_comment else super().deserialize(message)
 

@@ -274,7 +274,7 @@ class MessageColumn(FieldColumn):
         return self.are_plain(stored.flatten())
 
     def are_plain(self, arrays: Sequence[pa.Array]) -> bool:
-        """As :meth:`is_plain`, of the arrays of the stored fields."""
+        """Do as :meth:`is_plain` for the arrays of the stored fields."""
         arrays = self._in_order(arrays)
         for members in self._oneofs:
             present = [valid_mask(arrays[index]) for index in members]

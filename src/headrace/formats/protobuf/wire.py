@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _MOST_GROUPS: Final = 1000
-"""So many groups within groups are no danger to ptars, which ends the process by an overflow of its stack at many more;
+"""The nested groups that are no danger to ptars, which ends the process by an overflow of its stack at many more;
 Google's library refuses more than 100."""
 
 _FILE: Final = "headrace.proto"
@@ -234,7 +234,7 @@ class ProtobufSchema:
 
     @staticmethod
     def of_class(message_class: type[Message]) -> ProtobufSchema:
-        """That of a class which ``protoc`` has generated."""
+        """The schema of a class that ``protoc`` has generated."""
         require_protobuf()
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -250,7 +250,7 @@ class ProtobufSchema:
 
     @staticmethod
     def parse_file(file_path: str | os.PathLike[str], message: str) -> ProtobufSchema:
-        """That of a file which ``protoc --include_imports --descriptor_set_out`` has written.
+        """The schema in a file that ``protoc --include_imports --descriptor_set_out`` has written.
 
         Args:
             file_path: the file, read while the program is built.
