@@ -424,7 +424,7 @@ class _Rewriting:
 
 @dataclass(frozen=True)
 class _Rows:
-    """How many rows a subquery has.
+    """The numbers of rows of a subquery.
 
     Attributes:
         count: the number of rows.
@@ -438,17 +438,17 @@ class _Rows:
 
     @property
     def are_none(self) -> Scalar:
-        """Whether there is none."""
+        """Return whether there is none."""
         return call("=", self.count, Literal(0, type=self.count.type))
 
     @property
     def are_some(self) -> Scalar:
-        """Whether there are some; as in Flink, also where the counts are NULL."""
+        """Return whether there are some; as in Flink, also where the counts are NULL."""
         return call("IS NOT TRUE", self.are_none) if self.is_outer else call("<>", self.count, _ZERO)
 
     @property
     def are_unknown(self) -> Scalar:
-        """Whether there are some with NULL."""
+        """Return whether there are some with NULL."""
         fewer = call("<", self.known, self.count)
         return call("IS TRUE", fewer) if self.is_outer else fewer
 
