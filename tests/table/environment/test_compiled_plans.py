@@ -70,6 +70,21 @@ def test_a_plan_is_executed_without_the_tables(tmp_path: Path, is_streaming: boo
         _execute(file, twice, is_streaming=not is_streaming)
 
 
+def test_a_plan_counts_the_rows_that_there_are_when_it_is_executed(tmp_path: Path) -> None:
+    where = f"'connector'='filesystem', 'path'='{tmp_path}/numbers', 'format'='parquet'"
+    out = (
+        f"CREATE TABLE found (n BIGINT, m INT) WITH ('connector'='filesystem', 'path'='{tmp_path}/out', 'format'='csv')"
+    )
+    tables = session(f"CREATE TABLE numbers (n INT) WITH ({where})", out, is_streaming=False)
+    run(tables, "INSERT INTO numbers VALUES (1), (2)")
+    tables.execute_sql(
+        f"COMPILE PLAN '{tmp_path}/plan.json' FOR INSERT INTO found SELECT COUNT(*), MAX(n) FROM numbers"
+    )
+    run(tables, "INSERT INTO numbers VALUES (7)")
+    tables.execute_sql(f"EXECUTE PLAN '{tmp_path}/plan.json'").wait()
+    assert rows(tables, "SELECT * FROM found") == [(3, 7)]
+
+
 def test_functions_are_those_of_their_database(tmp_path: Path) -> None:
     @udf(result_type="INT")
     def twice(n: int) -> int:

@@ -234,7 +234,7 @@ def compiled_plan(tables: TableEnvironment, relations: Sequence[Relation], befor
         ChangedPlanError: when they cannot go on with the state.
     """
     planner = tables.planner()
-    roots = planner.plan(relations)
+    roots = planner.plan(relations, is_kept=True)
     uids_of: UidsOf = no_uids
     if before is not None:
         uids_of = change_between(_statements(tables, before), roots).uids_of

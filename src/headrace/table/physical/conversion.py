@@ -52,6 +52,7 @@ class ConversionContext:
         sources: the sources of tables, by scan: equal scans have the same one.
         statistics: what is known of tables, which statements need again and again.
         estimates: estimates by which joins of batch mode are executed; None where plans are shown, or nothing is known.
+        is_kept: whether the plan is kept, and executed when tables have other rows.
     """
 
     is_batch: bool
@@ -60,6 +61,7 @@ class ConversionContext:
     sources: dict[logical.Scan, TableSource] = field(default_factory=dict, compare=False)
     statistics: dict[logical.Scan, Statistics | None] = field(default_factory=dict, compare=False)
     estimates: Estimates | None = field(default=None, compare=False)
+    is_kept: bool = False
 
     @property
     def time_zone(self) -> str:

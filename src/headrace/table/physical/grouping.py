@@ -143,7 +143,7 @@ def _grouped(
 def _known_aggregate(aggregate: LogicalAggregate, context: ConversionContext) -> ValuesScan | None:
     """The row of an aggregate over a whole table; None where it has to be computed."""
     pushes = context.estimates is not None and context.settings.get(AGGREGATE_PUSHDOWN)
-    if not pushes or aggregate.group or not aggregate.is_simple:
+    if not pushes or context.is_kept or aggregate.group or not aggregate.is_simple:
         return None
     found = _scanned(aggregate.input, range(len(aggregate.input.schema)))
     if found is None:

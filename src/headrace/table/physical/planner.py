@@ -62,20 +62,26 @@ class Planner:
 
     @refuses_depth
     def plan(
-        self, relations: Sequence[Relation], *, is_collected: bool = False, shown_by: ConversionRules | None = None
+        self,
+        relations: Sequence[Relation],
+        *,
+        is_collected: bool = False,
+        is_kept: bool = False,
+        shown_by: ConversionRules | None = None,
     ) -> list[PhysicalNode]:
         """The physical plans of statements that become one job.
 
         Args:
             relations: their logical plans.
             is_collected: whether the program collects the rows, which then include ``UPDATE_BEFORE``.
+            is_kept: whether the plans are kept, and executed when tables have other rows.
             shown_by: conversion rules of plans that are only shown; None for plans that are executed.
 
         Raises:
             PlanningError: when no plan can compute them.
         """
         is_shown = shown_by is not None
-        context = ConversionContext(self.is_batch, self.settings, shown_by or {})
+        context = ConversionContext(self.is_batch, self.settings, shown_by or {}, is_kept=is_kept)
         if self.is_batch and not is_shown:
             context = replace(context, estimates=Estimates(lambda scan: statistics_of(scan, context)))
         purpose = PlanPurpose(is_shown, self.is_batch)
