@@ -175,6 +175,19 @@ def test_many_tasks_do_not_compute_what_costs_more_than_a_shuffle(folder: Path) 
     assert BroadcastJoin not in kinds_in(tables, QUERIES["with itself"])
 
 
+@pytest.mark.parametrize(
+    ("hint", "tasks", "is_broadcast"),
+    [("BROADCAST(a)", "32768", True), ("SHUFFLE_HASH(a)", "1", False), ("SHUFFLE_MERGE(a)", "1", False)],
+)
+def test_hints_say_whether_every_task_has_an_input_whole(
+    folder: Path, hint: str, tasks: str, is_broadcast: bool
+) -> None:
+    tables = tables_in(folder, **{"parallelism.default": tasks})
+    plain = QUERIES["with itself"]
+    hinted = plain.replace("SELECT", f"SELECT /*+ {hint} */")
+    assert [BroadcastJoin in kinds_in(tables, each) for each in (plain, hinted)] == [not is_broadcast, is_broadcast]
+
+
 def is_before(one: int | None, other: int | None) -> bool | None:
     return None if one is None or other is None else one < other
 

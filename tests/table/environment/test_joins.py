@@ -10,6 +10,7 @@ from headrace.jobmanager.settings import job_settings
 from headrace.operators import group_aggregate
 from headrace.operators.join import bounded_join
 from headrace.table import EnvironmentSettings, TableEnvironment
+from headrace.table.physical.basic import TableSourceScan
 from tests.table.connectors.session import session
 
 QUERIES = {
@@ -51,6 +52,16 @@ def test_all_input_of_batch_mode_is_one_epoch_where_it_need_not_be_in_memory(run
     )
     configuration = tables.job_configuration()
     assert job_settings(configuration, plan_graph(graph, configuration, "job", 2)).limits.first_records == first
+
+
+@pytest.mark.parametrize("hint", ["MULTI_JOIN(a, b, c)", "BROADCAST(b)", "STATE_TTL('a' = '1d')"])
+def test_a_table_that_is_joined_with_itself_is_read_once_whatever_hints_name_it(hint: str) -> None:
+    tables = session("CREATE TABLE numbers (k INT) WITH ('connector' = 'datagen', 'number-of-rows' = '9')")
+    joined = tables.sql_query(
+        f"SELECT /*+ {hint} */ a.k FROM numbers a JOIN numbers b ON a.k = b.k JOIN numbers c ON a.k = c.k"
+    )
+    (plan,) = tables.planner().plan([joined.relation])
+    assert len({node for node in plan.walk() if isinstance(node, TableSourceScan)}) == 1
 
 
 LEFT = "(VALUES (1, 'a'), (1, 'a'), (2, 'b'), (CAST(NULL AS INT), 'c'), (3, CAST(NULL AS STRING)), (4, 'd')) AS l(k, t)"

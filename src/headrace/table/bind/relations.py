@@ -185,8 +185,6 @@ class RelationBinder:
         relation, schema = item.relation, item.relation.schema
         if len(item.sources) == 1:
             schema = item.sources[0].schema
-        if isinstance(relation, Scan) and any(hint.name != "STATE_TTL" for hint in self.hints):
-            relation = replace(relation, hints=(*relation.hints, Hint("ALIAS", items=(node.alias.text,))))
         if node.columns:
             if len(node.columns) != len(schema):
                 raise self.context.error(
@@ -268,6 +266,7 @@ class RelationBinder:
         return self._joined(node, left, right, correlation)
 
     def _joined(self, node: sql.JoinRelation, left: FromItem, right: FromItem, correlation: Correlation) -> FromItem:
+        left, right = self._with_alias(left), self._with_alias(right)
         kind = _KINDS[node.kind]
         width = len(left.relation.schema)
         sources = left.sources + tuple(source.shifted(width) for source in right.sources)
@@ -285,6 +284,13 @@ class RelationBinder:
             relation = join if around else with_columns(join)
         moved = tuple(replace(each, left=each.left + width, right=each.right + width) for each in right.shared)
         return FromItem(relation, sources, left.shared + moved + shared)
+
+    def _with_alias(self, item: FromItem) -> FromItem:
+        """An input of a join, with a hint of its name where that is a table's, and joins have hints."""
+        scan, (source, *_) = item.relation, item.sources
+        if not isinstance(scan, Scan) or not self.hints:
+            return item
+        return replace(item, relation=replace(scan, hints=(*scan.hints, Hint("ALIAS", items=(source.alias or "",)))))
 
     def _state_ttl(self, item: FromItem) -> str | None:
         """The time to live that the hint ``STATE_TTL`` gives an input that is a single relation."""

@@ -316,12 +316,15 @@ def bounded_join(
     """
     keys = JoinKeys.of(join.condition, len(left.schema))
     hint, side = next(iter(join.sides_of_hints), (None, None))
+    if hint == "BROADCAST" and not _can_broadcast(join.kind, side):
+        hint, side = None, None
     builds_left = _builds_left(join.kind, left, right) if hint in (None, "SHUFFLE_MERGE") else side == "LEFT"
     if keys.left and hint == "BROADCAST":
         inputs = _broadcast(left, right, builds_left=builds_left)
         return HashJoin(*inputs, join.kind, join.condition, keys, builds_left, has_smaller_left=has_smaller_left)
     is_small = bytes_of(left if builds_left else right) <= (_LARGEST_BROADCAST if threshold is None else threshold)
-    if keys.left and not is_small and hint != "NEST_LOOP":
+    shuffles = hint in ("SHUFFLE_HASH", "SHUFFLE_MERGE") or (not is_small and hint != "NEST_LOOP")
+    if keys.left and shuffles:
         exchanges = Exchange(left, keys.left), Exchange(right, keys.right)
         kind = SortMergeJoin if hint == "SHUFFLE_MERGE" else HashJoin
         return kind(
@@ -342,6 +345,13 @@ def bounded_join(
     return NestedLoopJoin(
         *inputs, join.kind, join.condition, keys, builds_left, is_one, has_smaller_left=has_smaller_left
     )
+
+
+def _can_broadcast(kind: JoinType, side: str | None) -> bool:
+    """Return whether every task may have an input whole: not if rows of it are kept that have no partner."""
+    if kind in (JoinType.SEMI, JoinType.ANTI):
+        return side == "RIGHT"
+    return not (kind.right_is_optional if side == "LEFT" else kind.left_is_optional)
 
 
 def _broadcast(left: PhysicalNode, right: PhysicalNode, *, builds_left: bool) -> tuple[PhysicalNode, PhysicalNode]:

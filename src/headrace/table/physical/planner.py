@@ -84,6 +84,7 @@ class Planner:
         context = ConversionContext(self.is_batch, self.settings, shown_by or {}, is_kept=is_kept)
         if self.is_batch and not is_shown:
             context = replace(context, estimates=Estimates(lambda scan: statistics_of(scan, context)))
+        relations = [relation.transform(_without_alias) for relation in relations]
         purpose = PlanPurpose(is_shown, self.is_batch)
         logical = [
             optimized(
@@ -142,6 +143,13 @@ class Planner:
         """The edges that carry the rows of plans, whose operators are added to a graph."""
         builder = GraphBuilder(graph, self.is_batch, self.settings)
         return [builder.translate(root) for root in roots]
+
+
+def _without_alias(relation: Relation) -> Relation:
+    """A scan without the hint that names it, so that a table that is joined with itself is read once."""
+    if not isinstance(relation, Scan):
+        return relation
+    return replace(relation, hints=tuple(hint for hint in relation.hints if hint.name != "ALIAS"))
 
 
 def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:
