@@ -9,7 +9,7 @@ __all__ = ["__version__"]
 
 
 class _MissingModules:
-    """Asked last, when no other finder knows a module."""
+    """A finder of modules that is called last, when no other one knows a module."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:

@@ -202,7 +202,7 @@ class BrokerNode:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether there is a process that works on its data, whoever has started it."""
+        """Return whether any process works on its data."""
         try:
             with (self.data / ".lock").open("r+b") as lock:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -442,7 +442,7 @@ class KafkaCluster:
 
     @property
     def is_running(self) -> bool:
-        """Tell whether any node runs, whoever has started it."""
+        """Return whether any node runs."""
         return any(node.is_running for node in self.nodes)
 
     def start(self, *, detached: bool = False) -> None:
@@ -519,7 +519,7 @@ def _new(folder: Path, brokers: int, port: int | None) -> tuple[str, list[NodeAd
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens to now, all different."""
+    """Ports on which no process listens now, all different."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

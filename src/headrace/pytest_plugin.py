@@ -22,7 +22,7 @@ _HARNESSES: Final = pytest.StashKey[list["JobHarness"]]()
 
 
 class HarnessMaker(Protocol):
-    """What ``headrace_job`` is: makes harnesses, which are closed when the test has ended."""
+    """The fixture ``headrace_job``: makes harnesses, which are closed when the test has ended."""
 
     def __call__(
         self,
@@ -81,7 +81,7 @@ def headrace_job(request: pytest.FixtureRequest) -> Iterator[HarnessMaker]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where a test fails, its report says how far the jobs had come."""
+    """Add to the report of a test that fails how far its jobs had come."""
     report = yield
     if report.when == "call" and report.failed:
         for harness in item.stash.get(_HARNESSES, []):

@@ -14,29 +14,6 @@ ROOT = Path(headrace.__file__).parent
 BANNED = re.compile(r"(^|_)(un)?(told|asked|asks|judged|sieve|let_go|takes?_up|taken_up)(_|$)")
 """Words that say less than the field's: received, requested, evaluated, filter, closed, restored."""
 
-PROSE = (
-    "checkpoint",
-    "client",
-    "common",
-    "connectors",
-    "exchange",
-    "formats",
-    "graph",
-    "jobmanager",
-    "metrics",
-    "operators",
-    "plan",
-    "runtime",
-    "savepoint",
-    "server",
-    "state",
-    "storage",
-    "table",
-    "time",
-    "windowing",
-)
-"""The packages whose docstrings are held to the rules below."""
-
 FRAGMENT = re.compile(r"(What|Those|That of|Whether|How|Who|Where|When|Which|Why|So (long|many|much|often)|As)\b")
 """Beginnings of questions and references without a noun: a docstring names what it describes, or what a call does."""
 
@@ -98,9 +75,8 @@ def test_docstrings_of_private_code_say_more_than_its_name() -> None:
 def test_docstrings_name_what_they_describe() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for package in PROSE
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for text in docstrings(path.read_text())
+        for path, source in sources()
+        for text in docstrings(source)
         if FRAGMENT.match(text) or PERSONS.search(LITERAL.sub("", text))
     }
     assert found == set(), "write a noun or a verb first; programs call, request, read and return"

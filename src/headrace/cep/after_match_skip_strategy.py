@@ -1,4 +1,4 @@
-"""Which other matches are dropped when one has been found, under Flink's names."""
+"""The strategies by which other matches are dropped when one has been found, under Flink's names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.operators.pattern.automaton import (
 
 
 class AfterMatchSkipStrategy:
-    """Which other matches are dropped when one has been found; given to ``Pattern.begin``.
+    """A strategy by which other matches are dropped when one has been found; given to ``Pattern.begin``.
 
     With any strategy but ``no_skip``, a match is emitted when no partial match that began before it is left: it may be
     dropped because of one that began earlier and ends later.

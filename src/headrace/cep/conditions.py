@@ -100,11 +100,11 @@ Given = (
     | Callable[[T], bool]
     | Callable[[T, ConditionContext], bool]
 )
-"""What a condition is written as."""
+"""The forms of a condition in a program."""
 
 
 def condition_of(given: Any, method: str) -> Condition:
-    """What a condition of a program becomes.
+    """The condition of a stage that a program gives.
 
     Args:
         given: an expression, its text, a condition object, a function, or a condition as it is.

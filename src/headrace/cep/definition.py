@@ -35,7 +35,7 @@ NOT_AFTER_OPTIONAL: Final = (
     "Specifying a pattern with an optional path to NOT condition is not supported yet. You can simulate such pattern "
     "with two independent patterns, one with and the other without the optional part."
 )
-"""Why negation is refused behind what may be empty."""
+"""The reason why negation is refused behind what may be empty."""
 
 
 class ConsumingStrategy(Enum):
@@ -186,7 +186,7 @@ class Quantifier:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PatternStructure(Generic[T]):
-    """What a pattern is made of; :class:`headrace.cep.Pattern` adds how it is written."""
+    """The stages of a pattern; :class:`headrace.cep.Pattern` adds the methods that define them."""
 
     _name: str | None
     _previous: PatternStructure[Any] | None
@@ -215,11 +215,11 @@ class PatternStructure(Generic[T]):
         return self._times
 
     def get_condition(self) -> Condition:
-        """What an event has to satisfy to be taken by the stage."""
+        """The condition that an event has to satisfy to be taken by the stage."""
         return ALWAYS if self._condition is None else self._condition
 
     def get_until_condition(self) -> Condition | None:
-        """What ends a looping stage."""
+        """The condition that ends a looping stage."""
         return self._until
 
     def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> int | None:

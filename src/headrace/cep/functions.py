@@ -17,13 +17,13 @@ from headrace.operators.functions import RuntimeContext, method_of
 class PatternProcessFunction(Function, Generic[T_contra, OUT_co]):
     """Works on the matches of a pattern one by one.
 
-    One that is a :class:`TimedOutPartialMatchHandler` as well is told of partial matches that have timed out. It has no
+    One that is a :class:`TimedOutPartialMatchHandler` too gets partial matches that have timed out. It has no
     keyed state and no timers, as in Flink.
 
     Examples:
         >>> from headrace.cep import CEP, Pattern, PatternProcessFunction
         >>> from headrace.testing import JobHarness
-        >>> class Told(PatternProcessFunction):
+        >>> class Alert(PatternProcessFunction):
         ...     def process_match(self, match, ctx):
         ...         yield f"{match['small']} then {match['large']} at {ctx.timestamp()}"
         >>> small_then_large = (
@@ -32,7 +32,7 @@ class PatternProcessFunction(Function, Generic[T_contra, OUT_co]):
         ... )
         >>> def job(harness):
         ...     payments = harness.add_source("payments", float).key_by(lambda amount: 1, key_type=int)
-        ...     harness.add_sink("alerts", CEP.pattern(payments, small_then_large).process(Told(), output_type=str))
+        ...     harness.add_sink("alerts", CEP.pattern(payments, small_then_large).process(Alert(), output_type=str))
         >>> with JobHarness(job) as harness:
         ...     harness.push_all("payments", [0.5, 20.0, 900.0], [1_000, 2_000, 3_000])
         ...     harness.finish()
@@ -83,7 +83,7 @@ class PatternProcessFunction(Function, Generic[T_contra, OUT_co]):
 
 
 class TimedOutPartialMatchHandler(ABC, Generic[T_contra]):
-    """What a :class:`PatternProcessFunction` is besides, to be told of partial matches that have timed out.
+    """A base of a :class:`PatternProcessFunction` that also gets partial matches that have timed out.
 
     Examples:
         >>> from headrace.cep import CEP, Pattern, PatternProcessFunction, TimedOutPartialMatchHandler

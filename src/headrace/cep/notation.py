@@ -26,7 +26,7 @@ CONNECTORS: Final = {
     ConsumingStrategy.NOT_NEXT: "not_next",
     ConsumingStrategy.NOT_FOLLOW: "not_followed_by",
 }
-"""What stands before a stage."""
+"""The contiguity before a stage, by what stands there."""
 
 UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
 """Milliseconds of the units of time that texts are written with, the largest first."""
@@ -35,7 +35,7 @@ INNER: Final = {
     ConsumingStrategy.STRICT: "consecutive",
     ConsumingStrategy.SKIP_TILL_ANY: "combinations",
 }
-"""What may lie between the events of a stage, where it is not the usual."""
+"""The contiguity within a stage, where it is not the usual one."""
 
 _CLOSING_NOT: Final = "┊   until the window has passed never"
 
@@ -183,7 +183,7 @@ class _Token:
 
 @dataclass(slots=True)
 class _Quantity:
-    """What a text says about how often a stage is repeated: nothing, at least so often, or also at most."""
+    """The repetition of a stage in a text: none, a least number, or also a largest one."""
 
     at_least: int | None = None
     at_most: int | None = None
@@ -218,7 +218,7 @@ class _Parser(Generic[P]):
         return pattern
 
     def _hint(self) -> str:
-        """What the next word may have been meant as; a skip strategy in several words is one, as it is in SQL."""
+        """A hint at what the next word may have been meant as; a skip strategy in several words is one, as in SQL."""
         words = self._now.text
         if words.lower() == "skip":
             words = "_".join(token.text for token in self.tokens[self.at : -1])
@@ -290,7 +290,7 @@ class _Parser(Generic[P]):
         return self._call(pattern, "optional") if quantity.is_optional and not is_already else pattern
 
     def _words(self) -> dict[str, Any]:
-        """What is said of a stage in words, in order, with what follows the words."""
+        """The settings of a stage that are words, in order, with what follows the words."""
         words: dict[str, Any] = {}
         while self._now.text in (*_INNER, "greedy", "until", "gap"):
             word = self._take().text
@@ -465,7 +465,7 @@ def _skip_to_json(skip: SkipStrategy) -> list[str]:
 
 
 def pattern_from_json(source: object, begin: Begin[P]) -> P:
-    """A pattern that is told as JSON; methods may have Flink's names.
+    """A pattern that is given as JSON; methods may have Flink's names.
 
     Args:
         source: an object with its stages and its skip strategy, or the list of stages alone.

@@ -109,13 +109,13 @@ class CEP:
             >>> from headrace.cep import CEP, PatternProcessFunction, PatternRule
             >>> from headrace.common import Types
             >>> from headrace.testing import JobHarness
-            >>> class Told(PatternProcessFunction):
+            >>> class Described(PatternProcessFunction):
             ...     def process_match(self, match, ctx):
             ...         yield f"{ctx.rule_id()} {ctx.rule_version()}: {[*match.values()]}"
             >>> def job(harness):
             ...     numbers = harness.add_source("numbers", int).key_by(lambda n: n % 2, key_type=int)
             ...     rules = harness.add_source("rules", str)
-            ...     harness.add_sink("found", CEP.dynamic_patterns(numbers, rules).process(Told(), str))
+            ...     harness.add_sink("found", CEP.dynamic_patterns(numbers, rules).process(Described(), str))
             >>> with JobHarness(job) as harness:
             ...     for time, pattern in [(0, "low next high"), (25, "low")]:
             ...         rule = PatternRule("r", pattern, {name: f"value {sign} 5" for name, sign in [
@@ -258,7 +258,7 @@ class PatternStream(Generic[T]):
         """Applies a ``PatternProcessFunction`` to each match.
 
         Args:
-            pattern_process_function: the function. One that is a ``TimedOutPartialMatchHandler`` as well is told of
+            pattern_process_function: the function. One that is a ``TimedOutPartialMatchHandler`` as well gets
                 partial matches that have timed out.
             output_type: the type of what it yields; taken from its annotations when left out.
 

@@ -159,7 +159,7 @@ class PatternRuleReader:
             raise InvalidProgramError(_without_line(error)) from error
 
     def text_of(self, record: Any) -> str:
-        """A record as it is shown to whoever has to mend it."""
+        """A record as text, for the error that names it."""
         if isinstance(record, PatternRule):
             try:
                 return record.to_json()

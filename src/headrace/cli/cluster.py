@@ -124,7 +124,7 @@ def run(
 
 
 def _dispatcher_schedules(configuration: Configuration, service: "ClusterService") -> "DispatcherSchedules | None":
-    """What keeps the schedules that programs leave to the dispatcher; None where it has no catalog store."""
+    """The keeper of schedules that programs leave to the dispatcher; None where it has no catalog store."""
     if configuration.get(server_options.CLUSTER_CATALOG_STORE) is None:
         return None
     from headrace.table.environment.dispatcher_schedules import DispatcherSchedules

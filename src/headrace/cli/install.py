@@ -13,7 +13,7 @@ from headrace.client.dependencies import package_job
 from headrace.runtime.spark.diagnosis import Check, diagnose
 
 _FOLDER: Final = "job"
-"""What the archive is unpacked as on executors."""
+"""The folder into which executors unpack the archive."""
 
 _MASTER: Final = "spark://HOST:7077"
 _PROGRAM: Final = "PROGRAM.py"

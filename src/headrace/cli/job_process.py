@@ -42,7 +42,7 @@ _MOST_UNPACKED: Final = 4 << 30
 _MOST_FILES: Final = 200_000
 
 _UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
-"""What archives come to that are cut short, damaged, encrypted, or have two files of one name."""
+"""The errors of archives that are cut short, damaged, encrypted, or have two files of one name."""
 
 
 def main(folder: Path) -> int:

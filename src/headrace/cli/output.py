@@ -1,4 +1,4 @@
-"""What commands print, and how the end of a program is reported: to the user, and as an exit code."""
+"""The output of commands, and the report of the end of a program: to the user, and as an exit code."""
 
 import contextlib
 import io
@@ -23,10 +23,10 @@ logger = get_logger(__name__)
 OK: Final = 0
 FAILED: Final = 1
 NOT_UNDERSTOOD: Final = 2
-"""What a shell gives for a command with wrong options."""
+"""The exit status of a command with wrong options."""
 
 INTERRUPTED: Final = 130
-"""What a shell gives for a program that ended by Ctrl-C."""
+"""The exit status of a program that ended by Ctrl-C."""
 
 
 def report(error: BaseException, console: Console, script: Path | None = None, *, full: bool = False) -> int:
@@ -83,7 +83,7 @@ def _place(error: HeadraceError) -> str:
 
 
 def _exit_code(error: SystemExit, console: Console) -> int:
-    """As the interpreter does it: nothing is success, a number is the code, anything else is printed."""
+    """Do as the interpreter does: nothing is success, a number is the code, anything else is printed."""
     if error.code is None:
         return OK
     if isinstance(error.code, int):
@@ -93,7 +93,7 @@ def _exit_code(error: SystemExit, console: Console) -> int:
 
 
 def _traceback(error: BaseException, script: Path | None, *, full: bool) -> str:
-    """As the interpreter prints it: ``traceback`` knows nothing of its "Did you mean" before Python 3.12."""
+    """The traceback as the interpreter prints it: ``traceback`` lacks its "Did you mean" before Python 3.12."""
     start = error.__traceback__ if full or script is None else _within(error.__traceback__, script)
     with contextlib.redirect_stderr(io.StringIO()) as printed:
         sys.__excepthook__(type(error), error.with_traceback(start), start)

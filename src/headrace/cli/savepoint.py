@@ -22,7 +22,7 @@ from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 
 _START_SECONDS: Final = 60.0
-"""So long a program has to begin its job that was started just before: Java may have to start, and a cluster."""
+"""The time in which a program that was just started has to begin its job: Java may have to start, and a cluster."""
 
 _LOOK_SECONDS: Final = 0.1
 

@@ -19,7 +19,7 @@ LineageFormat = Literal["text", "mermaid", "json"]
 """The output formats of ``lineage``."""
 
 SavepointKind = Literal["canonical", "native"]
-"""What a savepoint consists of."""
+"""The formats of savepoints."""
 
 
 Parallelism = Annotated[
@@ -127,7 +127,7 @@ def _definition(text: str) -> tuple[str, str]:
 
 
 def _settings_in(file: Path) -> dict[str, str]:
-    """What a file says, a key and a value a line as in ``spark-defaults.conf``; ``key: value`` as Flink has it, too."""
+    """The settings in a file, a key and a value a line as in ``spark-defaults.conf``, or ``key: value`` as in Flink."""
     settings: dict[str, str] = {}
     try:
         lines = file.read_text(encoding="utf-8").splitlines()

@@ -59,7 +59,7 @@ RowFormat = Literal["table", "json"]
 """The forms in which rows are shown."""
 
 ExportFormat = Literal["parquet", "csv", "json"]
-"""What files are written."""
+"""The formats of files."""
 
 
 Plan = Annotated[

@@ -159,6 +159,6 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {"AsyncDataStream": "headrace.datastream.async_data_stream"}
-"""Imported when a program asks for it, since few do, and asyncio takes long to import."""
+"""Names that are imported on first use, since few programs use them, and asyncio takes long to import."""
 
 public_module(__name__, _ELSEWHERE)

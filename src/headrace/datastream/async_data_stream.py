@@ -91,7 +91,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType[OUT] | None = None,
     ) -> DataStream[OUT]:
-        """Makes records of what a service answers, as :meth:`unordered_wait` does, and asks again where that is wanted.
+        """Makes records of what a service answers, as :meth:`unordered_wait`, and repeats requests by a strategy.
 
         Args:
             data_stream: as for :meth:`unordered_wait`.
@@ -133,7 +133,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType[OUT] | None = None,
     ) -> DataStream[OUT]:
-        """Makes records of what a service answers, as :meth:`ordered_wait` does, and asks again where that is wanted.
+        """Makes records of what a service answers, as :meth:`ordered_wait`, and repeats requests by a strategy.
 
         The arguments, and what is raised, are those of :meth:`unordered_wait_with_retry`.
         """

@@ -1,4 +1,4 @@
-"""When a request is made again, under PyFlink's module path; ``AsyncRetryStrategy`` makes these strategies."""
+"""Strategies of repeating requests, under PyFlink's module path; ``AsyncRetryStrategy`` makes these strategies."""
 
 from typing import Final
 

@@ -40,7 +40,7 @@ class CheckpointConfig:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Return whether the program asked for checkpoints: by an interval, or by a directory for them."""
+        """Return whether the program enables checkpoints: by an interval, or by a directory for them."""
         return self.get_checkpoint_interval() > 0 or self._configuration.get(options.CHECKPOINT_DIR) is not None
 
     def get_checkpoint_interval(self) -> int:
@@ -70,11 +70,11 @@ class CheckpointConfig:
         return self
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The guarantee that the job asks for."""
+        """The guarantee that the job requests."""
         return CheckpointingMode[self._configuration.get(options.CHECKPOINT_MODE)]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Sets the guarantee that the job asks for; it gets exactly once, which is at least once too.
+        """Sets the guarantee that the job requests; it gets exactly once, which is at least once too.
 
         Raises:
             InvalidTypeError: when it is no ``CheckpointingMode``.
@@ -84,7 +84,7 @@ class CheckpointConfig:
         return self
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Return whether checkpoints in a directory may outlive the job, which they do unless told otherwise."""
+        """Return whether checkpoints in a directory may outlive the job, which they do by default."""
         mode = self.get_externalized_checkpoint_retention()
         return mode is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
@@ -143,22 +143,22 @@ class CheckpointConfig:
         return self._configuration.get(options.MIN_PAUSE)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
-        """Sets how many checkpoints in a row may fail before the restart strategy is asked."""
+        """Sets how many checkpoints in a row may fail before the restart strategy decides."""
         expect(tolerable_checkpoint_failure_number, int, "set_tolerable_checkpoint_failure_number")
         self._configuration.set_checked(options.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
         return self
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """Return how many checkpoints in a row may fail before the restart strategy is asked."""
+        """Return how many checkpoints in a row may fail before the restart strategy decides."""
         return self._configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS)
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """Sets that no checkpoint may fail without the restart strategy being asked, or that all may."""
+        """Sets that the restart strategy decides on every failed checkpoint, or that all may fail."""
         expect(fail_on_checkpointing_errors, bool, "set_fail_on_checkpointing_errors")
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Return whether the restart strategy is asked whenever a checkpoint fails."""
+        """Return whether the restart strategy decides whenever a checkpoint fails."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     # --- without effect, with a warning that says why ----------------------------------------------------------------

@@ -8,7 +8,7 @@ __all__ = ["CheckpointingMode"]
 
 
 class CheckpointingMode(Enum):
-    """The guarantee that a job asks for; what it gets is exactly once in both modes.
+    """The guarantee that a job requests; what it gets is exactly once in both modes.
 
     Examples:
         >>> from headrace.datastream import CheckpointingMode, StreamExecutionEnvironment

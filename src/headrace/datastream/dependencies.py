@@ -185,7 +185,7 @@ class ConfiguredEnvironment:
         return bool(self._configuration.get(option)) if is_set else None
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Return where the directories of savepoints are made, unless who asks for one says it."""
+        """Sets the folder of savepoints whose request names no place."""
         expect(directory, str, "set_default_savepoint_directory")
         self._configuration.set(options.SAVEPOINT_DIR, directory)
         return self
@@ -235,7 +235,7 @@ def _useful_jars(paths: Iterable[str], method: str) -> Iterator[str]:
 
 
 def _why_left_out(path: str) -> str | None:
-    """Why a jar would be of no use; None where Spark is to have it."""
+    """The reason why a jar would be of no use; None where Spark is to have it."""
     parts = urlsplit(path)
     local = unquote(parts.path) if parts.scheme else path
     if os.path.basename(local).startswith("flink-"):

@@ -28,7 +28,7 @@ class ExecutionConfig:
     """
 
     PARALLELISM_DEFAULT: Final = -1
-    """As many subtasks as the runtime has cores."""
+    """The value for as many subtasks as the runtime has cores."""
 
     PARALLELISM_UNKNOWN: Final = -2
     """Leaves the number of subtasks as it is."""

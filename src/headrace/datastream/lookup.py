@@ -68,10 +68,10 @@ class LookupCache:
 
     @classmethod
     def partial(cls, max_keys: int = 10_000, expires_after: Length | None = None, *, keeps_misses: bool = True) -> Self:
-        """The keys that were asked for last.
+        """The keys that were looked up last.
 
         Args:
-            max_keys: how many; those that were not asked for the longest go first.
+            max_keys: how many; those that were not looked up the longest go first.
             expires_after: how long something counts after it was found, by the clock of the job, which stands still
                 while an epoch runs; None for as long as there is room.
             keeps_misses: whether it is kept, too, that nothing was found.
@@ -85,7 +85,7 @@ class LookupCache:
 
     @classmethod
     def full(cls, refresh: Length | None = None) -> Self:
-        """The whole table, for :meth:`Lookup.table`: it is read when a subtask begins, and then nobody is asked.
+        """The whole table, for :meth:`Lookup.table`: it is read when a subtask begins, and then no service is called.
 
         Args:
             refresh: after what time it is read again, in front of an epoch; None for never.

@@ -1,4 +1,4 @@
-"""What environments, streams and sinks show of themselves in notebooks: facts, and the graph as a picture."""
+"""The HTML of environments, streams and sinks in notebooks: facts, and the graph as a picture."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -15,7 +15,7 @@ from headrace.plan.explain import plan_diagram
 from headrace.plan.job_plan import JobPlan
 
 _MOST_BOXES: Final = 200
-"""Larger graphs are shown as text: nobody finds anything in a picture of that size."""
+"""The largest graph that is shown as a picture; a larger one is clearer as text."""
 
 
 def environment_html(

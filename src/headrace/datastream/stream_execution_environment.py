@@ -160,7 +160,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
 
         Args:
             interval: milliseconds, above zero.
-            mode: the guarantee that the job asks for; it gets exactly once, which is at least once too.
+            mode: the guarantee that the job requests; it gets exactly once, which is at least once too.
 
         Raises:
             InvalidProgramError: when one of them is something else.
@@ -175,7 +175,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The guarantee that the job asks for."""
+        """The guarantee that the job requests."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
@@ -263,7 +263,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
     ) -> DataStream[str]:
         """A stream of the lines of text that a TCP server sends, for trying things out.
 
-        The driver reads them, and nobody can read them again: those that no checkpoint holds are lost when the job
+        The driver reads them, and they cannot be read again: those that no checkpoint holds are lost when the job
         restarts. The arguments are those of :class:`~headrace.datastream.connectors.socket.SocketSource`.
         """
         from headrace.connectors.socket import SocketSource

@@ -51,7 +51,7 @@ class Bound(ABC):
 
     @property
     def is_total(self) -> bool:
-        """Whether there is a value, null perhaps, whatever its parts are; False where that may be an error."""
+        """Return whether there is a value, null perhaps, whatever its parts are; False where that may be an error."""
         return True
 
     def column(self, batch: pa.RecordBatch) -> pa.Array:

@@ -93,7 +93,7 @@ def _cost_of(kind: pa.DataType) -> float:
 
 
 def _true(condition: Bound, rows: pa.RecordBatch) -> Mask:
-    """Where a condition is true."""
+    """A mask of the rows for which a condition is true."""
     found = condition.compute(rows)
     if isinstance(found, pa.Scalar):
         return np.full(rows.num_rows, bool(found.as_py()))

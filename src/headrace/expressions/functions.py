@@ -522,4 +522,4 @@ FUNCTIONS: Final[dict[str, ColumnFunction]] = {
 }
 
 TOTAL_FUNCTIONS: Final = LOGIC_FUNCTIONS.keys() | {"contains", "starts_with", "ends_with", "like"}
-"""Those that have a value, null perhaps, whatever they are applied to."""
+"""The functions that have a value, null perhaps, whatever they are applied to."""

@@ -1,4 +1,4 @@
-"""What can be written with an expression: Python's operators, and a method for each other function."""
+"""The methods of expressions: Python's operators, and a method for each other function."""
 
 from __future__ import annotations
 

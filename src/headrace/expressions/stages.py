@@ -1,4 +1,4 @@
-"""What conditions of patterns say of events that the partial match has taken: ``last("fall").price``.
+"""Expressions over the events that a partial match has taken, in conditions of patterns: ``last("fall").price``.
 
 A stage of a pattern has taken some events before the current one. ``first`` and ``last`` are one of them, whose fields
 are expressions; ``sum_of`` and its like are computed of all of them. Only conditions of patterns know such events.

@@ -15,7 +15,7 @@ from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
 from headrace.expressions.methods import ExpressionMethods, checked_text
 
 _ATOM: Final = 100
-"""How tightly names, calls and literals hold together: nothing is put around them."""
+"""The precedence of names, calls and literals: nothing is put around them."""
 
 _INFIX: Final[dict[str, tuple[str, int]]] = {
     "or": ("|", 1),
@@ -260,14 +260,14 @@ class Alias(Expression):
 
 
 class Unfinished(ABC):
-    """What is no expression yet."""
+    """A beginning that is no expression yet."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def _wanted(self) -> str:
-        """What it lacks, for messages."""
+        """The part that it lacks, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,8 +385,8 @@ def coalesce(*values: object) -> Expression:
 
     Examples:
         >>> from headrace.expressions import coalesce, col
-        >>> coalesce(col("nickname"), col("name"), "nobody")
-        coalesce(col("nickname"), col("name"), "nobody")
+        >>> coalesce(col("nickname"), col("name"), "unknown")
+        coalesce(col("nickname"), col("name"), "unknown")
     """
     _check_any_column("coalesce", values)
     return _call("coalesce", *values)

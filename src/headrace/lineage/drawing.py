@@ -13,7 +13,7 @@ logger = get_logger(__name__)
 
 
 def draw_text(graph: LineageGraph) -> str:
-    """What a job reads and writes, with the origins of each field that it writes."""
+    """Draw what a job reads and writes, with the origins of each field that it writes."""
     return "\n".join(_lines(graph)) + "\n"
 
 

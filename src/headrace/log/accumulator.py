@@ -16,13 +16,13 @@ from headrace.common.messages import Headers, TopicPartition
 from headrace.log.records import RecordMetadata, to_columns
 
 RECORD_BYTES: Final = 256
-"""What a record counts besides its key and value, so that a batch has 65,536 at most."""
+"""The bytes that a record counts besides its key and value, so that a batch has 65,536 records at most."""
 
 GROWTH_BYTES: Final = 1 << 20
 """With so many new bytes a batch is to be counted anew: not for each record, as that takes a lock."""
 
 _BATCH_BYTES: Final = 16 << 20
-"""So much does not linger."""
+"""The bytes from which on a batch does not linger."""
 
 _FULL_BATCHES: Final = 4
 """The full batches that wait before ``send`` does."""
@@ -145,7 +145,7 @@ class RecordAccumulator:
 
 
 _JOINED_BYTES: Final = 1 << 30
-"""What is larger is not put together: a column of a batch has 2 GiB at most."""
+"""The largest pieces that are joined: a column of a batch has 2 GiB at most."""
 
 
 _FIELDS: Final = 4

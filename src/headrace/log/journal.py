@@ -317,7 +317,7 @@ class Journal:
             return state.version
 
     def state(self) -> LogState:
-        """The state of the log, as of the last look at it. Nobody else may change it; look at it under :attr:`lock`."""
+        """The state of the log, as of the last look at it. No other code may change it; read it under :attr:`lock`."""
         with self._lock:
             if self._state is None:
                 self.refresh()

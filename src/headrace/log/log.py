@@ -98,7 +98,7 @@ class Log:
     Args:
         folder: where it is.
         clock: returns the time in milliseconds.
-        in_background: whether a thread does the maintenance that is due after some hundred commits; otherwise whoever
+        in_background: whether a thread does the maintenance that is due after some hundred commits; else the one that
             makes the last of these does it at once.
 
     Attributes:

@@ -87,7 +87,7 @@ def _is_large(segment: Segment) -> bool:
 
 
 _DIRTY_SHARE: Final = 0.5
-"""What share of a partition's bytes has to be new for it to be compacted by itself."""
+"""The share of a partition's bytes that has to be new for it to be compacted by itself."""
 
 _GROUPED_ROWS: Final = 1 << 20
 """The records that are collected before the latest of each key is looked for."""

@@ -85,7 +85,7 @@ class Producer:
 
     Args:
         log: the log, or its location.
-        transactional_id: makes it a producer of transactions. Whoever begins with the same id later fences this one.
+        transactional_id: makes it a producer of transactions. One that begins with the same id later fences this one.
         linger_ms: how long a record may wait for others, in milliseconds.
 
     Examples:
@@ -131,7 +131,7 @@ class Producer:
         self._staged: list[Staged] = []
         """Records that are written and not committed."""
         self._batches: list[tuple[ProducerBatch, list[tuple[TopicPartition, int]]]] = []
-        """What these were sent as, and how many records of each are in which partition."""
+        """The records that were sent, and how many of each are in which partition."""
         self._tried: Author | None = None
         """The author of their commit, once that was tried: whether it was done may not be known."""
         self._refused: UnknownTopicError | None = None

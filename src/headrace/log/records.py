@@ -32,7 +32,7 @@ OFFSET: Final = pa.field("offset", pa.int64(), nullable=False)
 HEADERS_FIELD: Final = pa.field("headers", HEADERS)
 
 FETCHED: Final = pa.schema([OFFSET, *STORED, HEADERS_FIELD])
-"""What is read of a partition."""
+"""The columns that are read of a partition."""
 
 POLLED: Final = pa.schema(
     [
@@ -41,7 +41,7 @@ POLLED: Final = pa.schema(
         *FETCHED,
     ]
 )
-"""What a consumer is given: records of several partitions."""
+"""The columns that a consumer gets: records of several partitions."""
 
 
 class RecordMetadata(NamedTuple):
@@ -238,7 +238,7 @@ def _cast(column: pa.Array, name: str, to: pa.DataType) -> pa.Array:
 
 MAX_BYTES: Final = 16 << 20
 MAX_ROWS: Final = 1 << 17
-"""What is larger becomes several segments: a segment is read as a whole."""
+"""The most rows of a segment, which is read as a whole; more become several segments."""
 
 _COMPRESSED_BYTES: Final = 8 << 10
 """Smaller segments are not compressed: to unpack one takes thirty times as long as to read it as it is."""

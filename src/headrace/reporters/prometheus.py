@@ -198,7 +198,7 @@ class _Server(WSGIServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nobody needs to know of a client that has gone."""
+        """Do nothing: a client that has gone is no error."""
         logger.debug("a request of %s failed", client_address, exc_info=sys.exc_info())
 
     def server_close(self) -> None:

@@ -23,7 +23,7 @@ def _as_it_is(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReporterContext:
-    """What a reporter knows of its job.
+    """The job as a reporter sees it.
 
     Attributes:
         name: the reporter's name in the configuration.
@@ -81,7 +81,7 @@ class MetricReporter(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """What a reporter of spans knows of its job.
+    """The job as a reporter of spans sees it.
 
     Attributes:
         name: the reporter's name in the configuration.

@@ -138,7 +138,7 @@ class _ReporterKind(Generic[R]):
     common: tuple[ConfigOption, ...]
 
     def settings(self, configuration: Configuration) -> Iterator[ReporterSettings[R]]:
-        """Those of a configuration.
+        """The settings of reporters in a configuration.
 
         Raises:
             ConfigurationError: when there is no such reporter, or one of its options cannot be read.

@@ -29,7 +29,7 @@ from headrace.plan.job_plan import JobPlan, operator_id
 _Reading: TypeAlias = Callable[[JobSnapshot, int], MetricValue]
 
 _NOT_YET: Final = -1
-"""What Flink reports of a checkpoint, or of a running job, that is not there."""
+"""The number that Flink reports where there is no checkpoint, or no running job."""
 
 
 @dataclass(frozen=True, slots=True)

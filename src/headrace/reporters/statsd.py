@@ -15,7 +15,7 @@ HOST: Final = ConfigOption("host", str, "", "The host of the StatsD server.")
 PORT: Final = ConfigOption("port", integer(1, 65535), 8125, "Its port.")
 
 _DATAGRAM_BYTES: Final = 1432
-"""What fits one frame of Ethernet, behind the headers of IPv6 and UDP."""
+"""The bytes that fit one frame of Ethernet, behind the headers of IPv6 and UDP."""
 
 
 class StatsDReporter(MetricReporter):

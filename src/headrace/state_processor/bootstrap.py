@@ -86,7 +86,7 @@ def _check_columns(table: pa.Table, type_: TypeInformation) -> None:
 
 
 class BootstrapTransformation(StateTransformation):
-    """What a function makes of records; :meth:`OperatorTransformation.bootstrap_with` begins it.
+    """State that a function makes of records; :meth:`OperatorTransformation.bootstrap_with` begins it.
 
     Args:
         records: the records.

@@ -34,7 +34,7 @@ _TAKES_PATTERNS: Final = "__globPaths__"
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """What is known of one state of one operator.
+    """The description of one state of one operator.
 
     Attributes:
         uid: the operator.
@@ -233,7 +233,7 @@ class SavepointReader:
         return spark.read.options(mergeSchema="true", **{_TAKES_PATTERNS: "false"}).parquet(*paths)
 
     def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType | None = None) -> Any:
-        """What a key has in a state, without reading those of other keys; Flink called that queryable state.
+        """Read the state of one key alone; Flink called that queryable state.
 
         Of a job that runs it is what its newest checkpoint holds when the reader is made.
 
@@ -331,7 +331,7 @@ Change = Literal["added", "removed", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What one key, or entry of a key, has in one state, before and after.
+    """The value of one key, or entry of a key, in one state, before and after.
 
     Attributes:
         change: added, removed or changed.

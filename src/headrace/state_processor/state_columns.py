@@ -271,7 +271,7 @@ class StateColumns:
 
     @property
     def subject(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         kind = self.about.get(KIND)
         kind, name = "table" if kind is None else str(kind), self.store.partition("/")[2] or self.store
         return f"{name} {kind}" if kind == TIMERS else f"{kind} state {name!r}"

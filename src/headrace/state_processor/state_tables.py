@@ -246,7 +246,7 @@ def of_one_domain(store: str, data: Any) -> Any:
 
 
 class StateTransformation(ABC):
-    """What the state of an operator is made of: what :class:`OperatorTransformation` gives.
+    """The source of the state of an operator, which :class:`OperatorTransformation` makes.
 
     Examples:
         >>> from headrace.common import Types

@@ -239,7 +239,7 @@ class JobHarness:
         self._clock.advance(millis)
 
     def processing_time(self) -> int:
-        """What the clock shows."""
+        """The reading of the clock."""
         return self._clock.now()
 
     def run_epoch(self) -> None:
@@ -302,7 +302,7 @@ class JobHarness:
         return PushedRecords(record for record, _ in self._sink(sink).records)
 
     def results_with_timestamps(self, sink: str) -> list[tuple[Any, int | None]]:
-        """As :meth:`results`, each with its event time in milliseconds, None where it has none."""
+        """Return the :meth:`results`, each with its event time in milliseconds, None where it has none."""
         return [(record, None if time == NO_TIMESTAMP else time) for record, time in self._sink(sink).records]
 
     def take(self, sink: str) -> list[Any]:
@@ -328,7 +328,7 @@ class JobHarness:
         return None if reached == MAX_WATERMARK else reached
 
     def windows(self, uid: str) -> list[StoredWindow]:
-        """What the windows of an operator hold after the last epoch, by their last timestamp and key.
+        """The contents of the windows of an operator after the last epoch, by their last timestamp and key.
 
         Those that have fired are among them as long as they take late records. Nothing changes, and no function is
         opened for this; triggers and evictors are not called.
@@ -342,7 +342,7 @@ class JobHarness:
         return self._stored_state().windows(uid)
 
     def window(self, uid: str, key: Any, window: Window) -> list[Any]:
-        """What one window of :meth:`windows` holds of a key; nothing when there is no such window.
+        """The contents of one window of :meth:`windows` for a key; nothing when there is no such window.
 
         Args:
             uid: the uid of the operator.
@@ -357,7 +357,7 @@ class JobHarness:
         return next(held, [])
 
     def partial_matches(self, uid: str) -> list[StoredMatch]:
-        """What a pattern has found in part after the last epoch, by the time of its first event and key.
+        """The partial matches of a pattern after the last epoch, by the time of its first event and key.
 
         Those with one time and key are in the order in which they are looked at. Matches that
         are finished, and that a skip strategy holds back, are among them.
@@ -385,7 +385,7 @@ class JobHarness:
         return self._stored_state().timers(uid)
 
     def counters(self) -> dict[str, int]:
-        """What the job has counted, ``numLateRecordsDropped`` say; what an operator has, as ``<name>.numRecordsIn``."""
+        """The counters of the job, ``numLateRecordsDropped`` say; those of an operator as ``<name>.numRecordsIn``."""
         return self._manager.shown_counters()
 
     def metrics(self) -> dict[str, float]:

@@ -225,7 +225,7 @@ class RecordingSink(DriverSink):
 
 @dataclass(slots=True)
 class Feed:
-    """What a split has to offer now: the driver's side of a :class:`ManualSource`.
+    """The records of a split that can be read now: the driver's side of a :class:`ManualSource`.
 
     Attributes:
         records: the records that the next epoch reads, each with its timestamp; kept until it is complete.

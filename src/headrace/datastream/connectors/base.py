@@ -1,4 +1,4 @@
-"""What all connectors have in common, and those that are found by a name."""
+"""The common part of all connectors, and those that are found by a name."""
 
 from headrace.common.public_module import public_module
 from headrace.connectors.connector import create_sink, create_source

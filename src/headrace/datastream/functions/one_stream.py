@@ -333,7 +333,7 @@ class AsyncFunction(_Awaited, Generic[T_contra, OUT_co]):
         >>> from headrace.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEnvironment
         >>> class Price(AsyncFunction):
         ...     async def async_invoke(self, value: str) -> list[float]:
-        ...         await asyncio.sleep(0.001)  # a service would be asked here
+        ...         await asyncio.sleep(0.001)  # a service would be called here
         ...         return [{"tea": 2.5, "cake": 4.0}[value]]
         ...     def timeout(self, value: str) -> list[float]:
         ...         return [-1.0]
@@ -365,7 +365,7 @@ class AsyncBatchFunction(_Awaited, Generic[T_contra, OUT_co]):
         >>> from headrace.datastream import AsyncBatchFunction, AsyncDataStream, StreamExecutionEnvironment
         >>> class Score(AsyncBatchFunction):
         ...     async def async_invoke_batch(self, inputs: list[int]) -> list[int]:
-        ...         return [value * len(inputs) for value in inputs]  # a model would be asked here
+        ...         return [value * len(inputs) for value in inputs]  # a model would be called here
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> numbers = env.from_collection([1, 2, 3, 4, 5])
         >>> scores = AsyncDataStream.unordered_wait_batch(numbers, Score(), Time.seconds(5), batch_size=3)
@@ -534,7 +534,7 @@ class ProcessAllWindowFunction(Function, Generic[T_contra, OUT_co, W_contra]):
     """
 
     Context = ProcessWindowFunction.Context
-    """As that of a ``ProcessWindowFunction``; its state is that of all records."""
+    """The context of a ``ProcessWindowFunction``; its state is that of all records."""
 
     @abstractmethod
     def process(

@@ -75,14 +75,14 @@ class CoProcessFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
 
     Examples:
         >>> from headrace.datastream import CoProcessFunction, StreamExecutionEnvironment
-        >>> class Told(CoProcessFunction):
+        >>> class Described(CoProcessFunction):
         ...     def process_element1(self, value, ctx):
         ...         yield f"order {value}"
         ...     def process_element2(self, value, ctx):
         ...         yield f"payment {value}"
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> orders, payments = env.from_collection([1]), env.from_collection([1])
-        >>> sorted(orders.connect(payments).process(Told(), output_type=str).execute_and_collect(limit=10))
+        >>> sorted(orders.connect(payments).process(Described(), output_type=str).execute_and_collect(limit=10))
         ['order 1', 'payment 1']
     """
 

@@ -1,8 +1,8 @@
 """Functions of one kind as functions of another: for single records with keyed state, for all records by key.
 
-On a keyed stream the ``open`` of a ``MapFunction``, or its ``initialize_state``, may ask for state. What is opened
-there runs as a ``KeyedProcessFunction``; plain functions cannot ask for state and need no such thing. Windows of all
-records are windows of one key, which their functions are not told.
+On a keyed stream the ``open`` of a ``MapFunction``, or its ``initialize_state``, may request state. What is opened
+there runs as a ``KeyedProcessFunction``; plain functions cannot request state and need no such thing. Windows of all
+records are windows of one key, which their functions do not get.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

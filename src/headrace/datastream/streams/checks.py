@@ -317,7 +317,7 @@ def check_methods(function: object, base: type[Function], *methods: str) -> None
 
 
 def check_is_not_opened(function: object, base: type[Function], role: str, instead: str) -> None:
-    """Refuse a function with an ``open`` that nobody would call.
+    """Refuse a function with an ``open`` that would not be called.
 
     Args:
         function: what the user gave.
@@ -337,7 +337,7 @@ def check_is_not_opened(function: object, base: type[Function], role: str, inste
 
 
 def check_has_no_state(function: object, role: str, instead: str) -> None:
-    """Refuse a function that keeps state of its subtask where nobody would ask it for that.
+    """Refuse a function that keeps state of its subtask where that would not be stored.
 
     Args:
         function: what the user gave.
@@ -355,7 +355,7 @@ def check_has_no_state(function: object, role: str, instead: str) -> None:
 
 
 def _refuse_coroutine(called: object, method: str) -> None:
-    """Refuse an ``async def``: what it returns when it is called is no result yet, and nobody would wait for one."""
+    """Refuse an ``async def``: what it returns when it is called is no result yet, and would not be awaited."""
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         instead = "write def instead of async def"
         if method in _AWAITED_ELSEWHERE:
@@ -502,7 +502,7 @@ def _check_time(found: TypeInformation, what: str) -> None:
 
 
 Violations = Literal["count", "drop", "fail", "hold"] | OutputTag
-"""What becomes of records that violate an expectation."""
+"""The ways to handle records that violate an expectation."""
 
 
 def expectation_spec(

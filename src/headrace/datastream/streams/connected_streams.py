@@ -195,7 +195,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
             output_type: the type of the new records; taken from the annotations of both methods when left out.
 
         Raises:
-            InvalidProgramError: when it asks for state of keys, and not both streams are keyed.
+            InvalidProgramError: when it requests state of keys, and not both streams are keyed.
             InvalidTypeError: when it is no such function, or the keys of both streams are of different types.
         """
         check_methods(func, CoMapFunction, "map1", "map2")
@@ -238,7 +238,7 @@ class ConnectedStreams(TwoInputs[T_co, T2_co], Generic[T_co, T2_co]):
             output_type: the type of what it yields; taken from its annotations when left out.
 
         Raises:
-            InvalidProgramError: when it has timers, asks for state of keys or is for keyed streams, and not both are.
+            InvalidProgramError: when it has timers, requests state of keys or is for keyed streams, and not both are.
             InvalidTypeError: when it is no such function, or the keys of both streams are of different types.
         """
         if isinstance(func, BaseBroadcastProcessFunction):

@@ -206,7 +206,7 @@ class DataStream(PhysicalPartitioning[T_co], Generic[T_co]):
             violations: what becomes of a record that violates it: ``"count"`` passes it on, ``"drop"`` leaves it out,
                 an ``OutputTag`` has it leave by that side output. With ``"fail"`` the job fails, and nothing of the
                 epoch is published. With ``"hold"`` the job waits before anything of the epoch is published, until
-                somebody releases the epoch or ends the job.
+                the epoch is released or the job is ended.
 
         Raises:
             InvalidTypeError: when an argument is of the wrong kind, or there is no such field.
@@ -297,7 +297,7 @@ class DataStream(PhysicalPartitioning[T_co], Generic[T_co]):
         """Joins each record with what is found of its key when it comes: pairs ``(record, found)``; not in PyFlink.
 
         What changes later changes no pair. Pairs leave in the order of their records; a record whose key has several
-        rows is in several pairs. Each key is asked for once at a time, many of them at once.
+        rows is in several pairs. Each key is looked up once at a time, many of them at once.
 
         Args:
             lookup: a :class:`~headrace.datastream.lookup.Lookup`: a function, a static DataFrame, a table of a
@@ -309,7 +309,8 @@ class DataStream(PhysicalPartitioning[T_co], Generic[T_co]):
             timeout: how long a request may take, with all its attempts; then the job fails. 0 for as long as it takes.
             capacity: how many requests of each parallel instance are in flight at most.
             retries: when there is another attempt. Its ``result_predicate`` is given what was found of a key, as a dict
-                with that key and a list, or an empty one: ``empty_result_predicate`` asks again for what was missing.
+                with that key and a list, or an empty one: ``empty_result_predicate`` repeats the request for what was
+                missing.
 
         Raises:
             InvalidTypeError: when an argument is of the wrong kind, or there is no such field.
@@ -490,7 +491,7 @@ class DataStream(PhysicalPartitioning[T_co], Generic[T_co]):
 
         Raises:
             InvalidProgramError: when this is not directly the output of an operator, or one without side outputs.
-            InvalidTypeError: when the same side output was asked for with another type, or its records cannot be of
+            InvalidTypeError: when the same side output was requested with another type, or its records cannot be of
                 that of the tag.
         """
         return side_stream(self._environment, self, output_tag)
@@ -559,7 +560,7 @@ class DataStream(PhysicalPartitioning[T_co], Generic[T_co]):
         memory until the job is over.
 
         Raises:
-            InvalidProgramError: of the iterator, when it is asked for records before the job was started.
+            InvalidProgramError: of the iterator, when records are read from it before the job was started.
 
         Examples:
             >>> from headrace.datastream import StreamExecutionEnvironment

@@ -55,7 +55,7 @@ def outer_of(how: str, method: str, keys: str) -> Outer:
     Args:
         how: the kind.
         method: what it was given to, for messages.
-        keys: how the keys are told, which others give in its place; begins in lower case.
+        keys: how the keys are given, which others give in its place; begins in lower case.
 
     Raises:
         InvalidTypeError: when it is no text.

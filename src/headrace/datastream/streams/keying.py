@@ -304,7 +304,7 @@ def field_of_selector(selector: object) -> tuple[Field, ...] | None:
     Lambdas, functions, methods, ``operator.itemgetter`` and ``attrgetter`` are understood when they do just this with
     their only argument. What is called is a copy of the function that has no branches and sees no names beside its
     argument, so neither does anything happen, nor could it pick anything else for another record. A tuple of one field,
-    ``lambda x: (x[0],)``, is not reported, since it could not be told from the field itself.
+    ``lambda x: (x[0],)``, is not reported, since it could not be distinguished from the field itself.
 
     Returns:
         The names or positions, or ``None`` when the selector does anything else or that is not certain.
@@ -341,7 +341,7 @@ def _fields_of_code(code: CodeType, before: tuple[object, ...]) -> tuple[Field, 
 def _is_straight(code: CodeType, arguments: int) -> bool:
     """Returns True for code that takes so many arguments, has no other variables or functions, and never branches.
 
-    A field that is given a name, if only that of the argument, could be asked for twice, and compared with ``is``.
+    A field that is given a name, if only that of the argument, could be read twice, and compared with ``is``.
     """
     has_more = code.co_kwonlyargcount or code.co_flags & (_MORE_ARGUMENTS | _NO_PLAIN_RESULT)
     if has_more or not code.co_argcount == code.co_nlocals == arguments or code.co_freevars or code.co_cellvars:

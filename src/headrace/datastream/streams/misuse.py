@@ -1,4 +1,4 @@
-"""Misuse that the source of a function shows, told when the program is built, with the line.
+"""Misuse that the source of a function shows, reported when the program is built, with the line.
 
 What cannot be read, a lambda or what a decorator has made, say, is left to the errors of the running job.
 """
@@ -257,7 +257,7 @@ _UNKNOWN: Final = object()
 
 
 def check_broadcast_use(function: object, descriptors: Sequence[MapStateDescriptor]) -> None:
-    """Refuse a function that asks for broadcast state which was not declared, or changes it where it only reads.
+    """Refuse a function that requests broadcast state which was not declared, or changes it where it only reads.
 
     Args:
         function: the function object.

@@ -216,7 +216,7 @@ class Handover:
         self._error: BaseException | None = None
 
     def hold_all(self) -> None:
-        """Nobody takes records before the job is over: it does not wait for that."""
+        """Hold all records: none are taken before the job is over, and it does not wait for that."""
         self._holds_all = True
 
     def put(self, records: list[Any]) -> None:
@@ -298,7 +298,7 @@ class CloseableIterator(Generic[T_co]):
         Args:
             client: the job.
             is_awaited: whether the program waits for its end before it comes for records.
-            is_alone: whether the job was started for these records: it is cancelled when nobody is left to take them.
+            is_alone: whether the job was started for these records: it is canceled when they are not read any more.
         """
         self._client, self._is_alone = client, is_alone
         handover = self._handover  # and not this object: the job would keep it alive

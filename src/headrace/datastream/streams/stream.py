@@ -1,4 +1,4 @@
-"""The operators that an environment was asked for, handles that name and place them, and the root of all streams."""
+"""The operators of an environment, handles that name and place them, and the root of all streams."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class WhenStarted(Protocol):
 class Transformations:
     """The operators of all jobs of an environment, and which of them the next job is for.
 
-    As in Flink, ``execute()`` takes what was asked for since the last one, together with all that comes before it. So a
+    As in Flink, ``execute()`` takes what was built since the last one, together with all that comes before it. So a
     stream made for one job can go on in the next, which then reads its source again.
 
     Attributes:
-        graph: every operator that was ever asked for.
+        graph: every operator that was ever added.
         caches: what jobs have left of streams for later ones; None until a stream is cached.
     """
 
@@ -58,14 +58,14 @@ class Transformations:
 
     @property
     def pending(self) -> int:
-        """Return how many operators were asked for since the last job; sources do not count."""
+        """Return how many operators were added since the last job; sources do not count."""
         return len(self._pending)
 
     def next_job(self) -> StreamGraph:
         """The graph of the next job.
 
         Raises:
-            InvalidProgramError: when nothing was asked for since the last job.
+            InvalidProgramError: when nothing was built since the last job.
         """
         if not self._pending:
             raise InvalidProgramError(
