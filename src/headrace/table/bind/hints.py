@@ -27,7 +27,7 @@ def bound_hints(context: BindContext, nodes: Sequence[sql.SqlHint]) -> tuple[Hin
     """
     hints = []
     for node in nodes:
-        hint = Hint(node.name.text.upper(), node.options, node.items)
+        hint = Hint(node.name.text.upper(), tuple(dict(node.options).items()), node.items)
         if hint.name not in _HINTS:
             raise context.unplanned(node, f"there is no hint {hint.name}", misspelt(hint.name, _HINTS))
         if hint.name == "LOOKUP" and "table" not in dict(hint.options):

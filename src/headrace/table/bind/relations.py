@@ -146,7 +146,7 @@ class RelationBinder:
         if isinstance(table, CatalogView) or table.inline is not None:
             refuse_options(self.context, node.table, node.hints)
         relation = self.table(path, table, hints, node)
-        return FromItem(relation, (NamedRelation(path.name, relation.schema, 0, path),))
+        return self._with_alias(FromItem(relation, (NamedRelation(path.name, relation.schema, 0, path),)))
 
     def table(
         self, path: ObjectPath, table: CatalogTable | CatalogView, hints: tuple[Hint, ...], node: SqlNode
@@ -198,7 +198,7 @@ class RelationBinder:
         elif len(schema) == 1 and _takes_alias(node.relation):
             schema = schema.renamed((node.alias.text,))
             relation = renamed(relation, schema.names)
-        return FromItem(relation, (NamedRelation(node.alias.text, schema),))
+        return self._with_alias(FromItem(relation, (NamedRelation(node.alias.text, schema),)))
 
     def _snapshot(self, node: sql.SnapshotRelation) -> FromItem:
         """A table at a time of the row to the left."""
@@ -266,7 +266,6 @@ class RelationBinder:
         return self._joined(node, left, right, correlation)
 
     def _joined(self, node: sql.JoinRelation, left: FromItem, right: FromItem, correlation: Correlation) -> FromItem:
-        left, right = self._with_alias(left), self._with_alias(right)
         kind = _KINDS[node.kind]
         width = len(left.relation.schema)
         sources = left.sources + tuple(source.shifted(width) for source in right.sources)
@@ -286,11 +285,12 @@ class RelationBinder:
         return FromItem(relation, sources, left.shared + moved + shared)
 
     def _with_alias(self, item: FromItem) -> FromItem:
-        """An input of a join, with a hint of its name where that is a table's, and joins have hints."""
+        """A relation, with a hint of its name where it is a table, and the query has hints."""
         scan, (source, *_) = item.relation, item.sources
         if not isinstance(scan, Scan) or not self.hints:
             return item
-        return replace(item, relation=replace(scan, hints=(*scan.hints, Hint("ALIAS", items=(source.alias or "",)))))
+        others = (hint for hint in scan.hints if hint.name != "ALIAS")
+        return replace(item, relation=replace(scan, hints=(*others, Hint("ALIAS", items=(source.alias or "",)))))
 
     def _state_ttl(self, item: FromItem) -> str | None:
         """The time to live that the hint ``STATE_TTL`` gives an input that is a single relation."""

@@ -200,10 +200,10 @@ def _aggregate(aggregate: LogicalAggregate) -> Terms:
     if any(_UNNAMED.fullmatch(name) for name in names):
         names = tuple(f"agg#{at}" if _UNNAMED.fullmatch(name) else name for at, name in enumerate(names))
     yield from ((name, _aggregate_call(call)) for name, call in zip(names, aggregate.calls, strict=True))
-    for hint in aggregate.hints:
-        if hint.name == "STATE_TTL":
-            options = ", ".join(f"{key}={value}" for key, value in hint.options)
-            yield "stateTtlHints", f"[[STATE_TTL options:{{{options}}}]]"
+    kept = [hint.options for hint in aggregate.hints if hint.name == "STATE_TTL"]
+    texts = [", ".join(f"{key}={value}" for key, value in options) for options in kept]
+    if texts:
+        yield "stateTtlHints", f"[{''.join(f'[STATE_TTL options:{{{text}}}]' for text in texts)}]"
 
 
 _UNNAMED: Final = re.compile(r"\$f\d+")

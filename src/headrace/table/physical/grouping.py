@@ -113,7 +113,7 @@ def maker_of(aggregate: LogicalAggregate, context: ConversionContext, *, shows_p
 def _ttl(hints: Sequence[logical.Hint]) -> str | None:
     """The time to live from the hint ``STATE_TTL`` of the only input; None without the hint."""
     found = [value for hint in hints if hint.name == "STATE_TTL" for _, value in hint.options]
-    return found[-1] if found else None
+    return found[0] if found else None
 
 
 def _grouped(

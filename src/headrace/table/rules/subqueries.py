@@ -412,7 +412,7 @@ class _Rewriting:
         names = ("m", "c", "d") if len(extremes) == 1 else ("m", "n", "c", "d")
         first, is_correlated = self._join_aggregate(_aggregated(relation, (), calls, names), outer)
         *values, count, known = (self.relation_column(first + place) for place in range(len(calls)))
-        if is_correlated:
+        if is_correlated and (is_all or not is_filter or len(extremes) > 1):
             count, known = _zero_if_null(count), _zero_if_null(known)
         compared = [call(operator, operand, each) for each in values]
         opposed = either([call(_INVERSE[operator], operand, each) for each in values])
