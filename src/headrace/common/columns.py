@@ -29,17 +29,13 @@ from headrace.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from headrace.common.typeinfo.composite import declares_changes
+from headrace.common.typeinfo.composite import declares_changes, schema_of
 from headrace.common.types import Row, RowKind
 from headrace.common.values import TypeHandler, basic_handler_of, handler_of, record_handler_of, stream_handler_of
 from headrace.common.values.handler import Mask, WrongValueError, first_wrong
 from headrace.common.values.records import RecordHandler, StreamRowHandler, kinds_of_rows
 
 Kinds = npt.NDArray[np.int8]
-
-
-VALUE_COLUMN: Final = "value"
-"""The column of values that have no fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +244,6 @@ class _ValueLayout(Layout):
 
     def kinds_of(self, rows: Sequence[object]) -> Kinds | None:
         return _kinds_of(rows) if isinstance(self.type_info, PickledBytesTypeInfo) else None
-
-
-def schema_of(type_info: TypeInformation) -> pa.Schema:
-    """The columns of records of a type, which has some."""
-    if isinstance(type_info, CompositeTypeInfo):
-        return pa.schema(type_info.arrow_fields)
-    return pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)])
 
 
 @lru_cache(maxsize=1024)

@@ -5,10 +5,11 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from headrace.common.columns import VALUE_COLUMN, layout_of
+from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError, refused
 from headrace.common.other_names import alike
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo.composite import VALUE_COLUMN
 
 
 class TopicPartition(NamedTuple):

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch, joined_kinds
-from headrace.common.columns import schema_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.pickling import pickle_by_value
 from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo.composite import schema_of
 from headrace.graph.partitioning import KeySelection
 from headrace.operators.base import KeyedBatch
 from headrace.plan.job_plan import PlannedEdge
@@ -248,9 +248,8 @@ class PayloadDecoder:
 
         For a keyed edge the batch is a :class:`KeyedBatch`.
         """
-        parts = [self._part(payload) for payload in payloads]
-        tables, lengths, values, kinds = zip(*parts, strict=True)
-        counts = [len(table) for table in tables]
+        tables, lengths, values, kinds = zip(*map(self._part, payloads), strict=True)
+        counts = list(map(len, tables))
         watermarks = np.repeat(np.concatenate(values), np.concatenate(lengths))
         return self._batch(tables, watermarks, joined_kinds(list(zip(counts, kinds, strict=True)))), counts
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.common.columns import VALUE_COLUMN, infer_from_values, values_to_array
+from headrace.common.columns import infer_from_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo.composite import VALUE_COLUMN
 from headrace.expressions.evaluation import (
     Bound,
     BoundCase,

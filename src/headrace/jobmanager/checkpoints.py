@@ -43,6 +43,7 @@ class CheckpointCoordinator:
         newest: the newest manifest that is known to exist, or what a fresh directory began with; None before
             :meth:`restore`.
         epoch_before: the last epoch of earlier runs, as far as :meth:`restore` has come to know; 0 while there is none.
+        in_doubt: a manifest whose writing has failed, so that it may exist, and its new commits; None for none.
     """
 
     def __init__(self, job: PlannedJob, sinks: JobSinks, store: CheckpointStore | TemporaryStore) -> None:
@@ -53,7 +54,7 @@ class CheckpointCoordinator:
         self._start = job.settings.start
         self._uids = job.settings.uids
         self._taken_over: Manifest | None = None
-        self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
+        self.in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
     def replan(self, job: PlannedJob, sinks: JobSinks) -> None:
         """Go on with another plan of the job from where this has come to; :meth:`restart` is next."""
@@ -212,14 +213,9 @@ class CheckpointCoordinator:
             OSError: when writing failed; the manifest may exist all the same. :meth:`restart` finds out.
             JobSupersededError: when another job manager has taken over.
         """
-        self._in_doubt = (manifest, commits)
+        self.in_doubt = (manifest, commits)
         self._store.write(manifest)
-        self.newest, self._in_doubt = manifest, None
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Return whether there may be a newer manifest than is known."""
-        return self._in_doubt is not None
+        self.newest, self.in_doubt = manifest, None
 
     def restart(self) -> Sequence[PendingCommit]:
         """Go back to the newest manifest there is, after a failure.
@@ -232,7 +228,7 @@ class CheckpointCoordinator:
             JobSupersededError: when another job manager has taken over.
         """
         manifest = without_unclaimed(self._store.restart(self.known()), self._plan)
-        in_doubt, self._in_doubt = self._in_doubt, None
+        in_doubt, self.in_doubt = self.in_doubt, None
         self.newest = manifest
         return in_doubt[1] if in_doubt is not None and _epochs(manifest) == _epochs(in_doubt[0]) else ()
 

@@ -435,7 +435,7 @@ class JobManager:
         """
         while True:
             try:
-                if self._checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
+                if self._checkpoints.in_doubt is not None:  # for a savepoint a manifest was written, or was not
                     self._restart()
                 return work()
             except Exception as error:

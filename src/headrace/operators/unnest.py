@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from headrace.common.arrays import list_lengths
 from headrace.common.batch import Batch
-from headrace.common.columns import layout_of, schema_of
+from headrace.common.columns import layout_of
 from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo.composite import schema_of
 from headrace.expressions import Bound
 from headrace.operators.base import Operator, OperatorContext
 from headrace.operators.stateless import ExpressionOperator, computed

@@ -183,5 +183,6 @@ class LocalRuntime:
     @contextmanager
     def _surroundings(self) -> Iterator[bool]:
         """The environment of functions only while they run: their working directory, and the files of their job."""
-        with _WORKING_DIRECTORY.used(self._works_in, self._given_up) as is_theirs, working_with(self._files):
+        files = nullcontext() if self._unpacked is None else working_with(self._files)
+        with _WORKING_DIRECTORY.used(self._works_in, self._given_up) as is_theirs, files:
             yield is_theirs

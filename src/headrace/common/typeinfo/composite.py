@@ -27,6 +27,9 @@ from headrace.common.typeinfo.base import (
     TypeInformation,
 )
 
+VALUE_COLUMN: Final = "value"
+"""The column of values that have no fields."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CompositeTypeInfo(TypeInformation[T_co]):
@@ -163,6 +166,13 @@ class RowTypeInfo(CompositeTypeInfo):
     def _spelled(self) -> str:
         fields = ", ".join(map(str, self.types)) if self.names is None else self._spelled_fields()
         return f"RowTypeInfo({fields})"
+
+
+def schema_of(type_info: TypeInformation) -> pa.Schema:
+    """The columns of records of a type, which has some."""
+    if isinstance(type_info, CompositeTypeInfo):
+        return pa.schema(type_info.arrow_fields)
+    return pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)])
 
 
 def declares_changes(type_: TypeInformation | None) -> bool:

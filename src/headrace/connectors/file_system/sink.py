@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Self
 
 from headrace.common.builder import Builder
@@ -120,9 +120,6 @@ class Publishing:
     is_whole: bool = False
     overwrites: tuple[str, ...] | None = None
     partitions: PartitionCommit | None = None
-
-
-_PUBLISHING: Final = frozenset(field.name for field in fields(Publishing))
 
 
 class FileSink(Sink[T_contra]):
@@ -251,7 +248,8 @@ class _FileSinkBuilder(Builder, Generic[T]):
 
     def __init__(self, base_path: str | os.PathLike[str], factory: BulkWriterFactory, policy: RollingPolicy) -> None:
         super().__init__()
-        self._set(base=resolved(base_path), factory=factory, policy=policy)
+        self._publishing = Publishing(policy)
+        self._set(base=resolved(base_path), factory=factory)
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         """Choose the folder of every record."""
@@ -271,11 +269,11 @@ class _FileSinkBuilder(Builder, Generic[T]):
         """Put files of a bucket together, those of all subtasks, before they become visible."""
         expect(strategy, FileCompactStrategy, "enable_compact")
         expect(compactor, FileCompactor, "enable_compact")
-        return self._set(compaction=(strategy, compactor))
+        return self._publish(compaction=(strategy, compactor))
 
     def disable_compact(self) -> Self:
         """Show files as they are; those that still wait to be put together become visible with the next epoch."""
-        return self._set(compaction=None)
+        return self._publish(compaction=None)
 
     def with_overwrite(self, *buckets: str) -> Self:
         """Replace the files that are there, all in one step, when the input has ended; else they stay.
@@ -283,20 +281,24 @@ class _FileSinkBuilder(Builder, Generic[T]):
         Those of the buckets that are written are replaced, and those of further ``buckets``: the empty text stands for
         the path itself.
         """
-        return self._set(is_whole=True, overwrites=buckets)
+        return self._publish(is_whole=True, overwrites=buckets)
 
     def with_whole_output(self) -> Self:
         """Show all files in one step, when the input has ended; those that are there stay."""
-        return self._set(is_whole=True)
+        return self._publish(is_whole=True)
 
     def with_partition_commit(self, partition_commit: PartitionCommit) -> Self:
         """Tell readers of buckets that are complete."""
-        return self._set_a(PartitionCommit, "with_partition_commit", partitions=partition_commit)
+        expect(partition_commit, PartitionCommit, "with_partition_commit")
+        return self._publish(partitions=partition_commit)
+
+    def _publish(self, **changes: Any) -> Self:
+        self._publishing = replace(self._publishing, **changes)
+        return self
 
     def build(self) -> FileSink[T]:
         """The sink."""
-        publishing = Publishing(**{name: value for name, value in self._given.items() if name in _PUBLISHING})
-        return FileSink(publishing=publishing, **{key: self._given[key] for key in self._given.keys() - _PUBLISHING})
+        return FileSink(publishing=self._publishing, **self._given)
 
 
 class RowFormatBuilder(_FileSinkBuilder[T]):
@@ -308,7 +310,8 @@ class RowFormatBuilder(_FileSinkBuilder[T]):
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         """Choose when a file is complete."""
-        return self._set_a(RollingPolicy, "with_rolling_policy", policy=rolling_policy)
+        expect(rolling_policy, RollingPolicy, "with_rolling_policy")
+        return self._publish(policy=rolling_policy)
 
     def set_dead_letter(self, output_tag: OutputTag) -> Self:
         """Send what the encoder fails on to a side output of the sink, as ``(where, raw, reason)``, and go on.

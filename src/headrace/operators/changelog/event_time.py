@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from headrace.common.arrays import Picked, gather
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.order import SortField, millis_of, order_codes, places_of
 from headrace.operators.changelog.pending_rows import DueRows, PendingRows

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.common.arrays import gather
 from headrace.common.batch import Batch, Kinds, take_back
-from headrace.common.columns import schema_of
+from headrace.common.typeinfo.composite import schema_of
 from headrace.common.types import RowKind
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.changelog.rows_of_keys import RowsOfKeys, StoredRows, check_stores

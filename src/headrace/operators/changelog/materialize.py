@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from headrace.common.arrays import Picked, codes_of
 from headrace.common.batch import Batch, take_back
-from headrace.common.columns import schema_of
 from headrace.common.errors import EvaluationError
 from headrace.common.typeinfo import RowTypeInfo, Types
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, keys_of
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due
 from headrace.operators.changelog.keyed_changes import (

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.arrays import fixed_width, gather
-from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT, portions

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch
-from headrace.common.columns import layout_of, schema_of
+from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo.composite import schema_of
 from headrace.connectors.source import EnumeratorContext, ReaderContext, Source
 from headrace.expressions.filtering import RowFilter
 from headrace.operators.base import KeyedBatch, OperatorContext

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.common.arrays import gather
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.join.bounded_rows import BoundedRows, ReadContext, SourceRows
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.key_index import KeyIndex

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.functions import close_all

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from headrace.common.arrays import fixed_width
 from headrace.common.batch import Batch, take_back
-from headrace.common.columns import schema_of
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of

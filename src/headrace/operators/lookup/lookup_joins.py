@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from headrace.common.arrays import gather
 from headrace.common.batch import Batch, take_back
-from headrace.common.columns import array_to_values, layout_of, schema_of
+from headrace.common.columns import array_to_values, layout_of
 from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo.composite import schema_of
 from headrace.expressions import Bound
 from headrace.metrics.registry import LOOKUP_MISSES
 from headrace.operators.asynchronous.requests import RequestedBatch

@@ -16,12 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
-from headrace.common.columns import layout_of, schema_of
+from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import EvaluationError, InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import OperatorContext, Output, UserCode
 from headrace.operators.collector import RowCollector, results_of
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, RuntimeContext, results_made_by

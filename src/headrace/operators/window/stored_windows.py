@@ -209,12 +209,12 @@ def check_has_only(context: OperatorContext, *stores: str) -> None:
     Raises:
         StateMigrationError: when windows of another kind have stored something.
     """
-    others = [name for name in context.state.stored() if name not in stores]
+    others = sorted({*context.state.stored()} - {*stores})
     # Where old windows are dropped, so is what their functions and assigners kept by key: here are none any more.
     if others and context.changed_windows is ChangedWindows.DROP and all(map(_is_of_function, others)):
         rows = context.state.drop_windows(*(name.removeprefix(STORE_PREFIX) for name in others))
         context.counted[ROWS_DROPPED] = context.counted.get(ROWS_DROPPED, 0) + rows
-        others = [name for name in context.state.stored() if name not in stores]
+        others = sorted({*context.state.stored()} - {*stores})
     if others:
         raise _of_others(_KINDS.get(others[0], _OF_THEIR_OWN), _KINDS[stores[0]])
 

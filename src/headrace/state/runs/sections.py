@@ -216,7 +216,7 @@ class Section:
     _load: Callable[[], MappedFile] | None
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        if any(pa.types.is_dictionary(field.type) for field in batch.schema):
+        if any(map(pa.types.is_dictionary, batch.schema.types)):
             raise StateError(f"dictionary-encoded columns cannot be kept in state: {batch.schema}")
         self.rows, self.file, self.offset = batch.num_rows, "", 0
         self._batch = batch

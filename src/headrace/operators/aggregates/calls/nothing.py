@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import schema_of
 from headrace.common.typeinfo import TypeInformation
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.aggregates.aggregator import AggregatorList, DerivedColumn, GroupedRows, Input
 from headrace.operators.aggregates.simple import CountRows
 from headrace.state.runs.grouping import Groups, Segments

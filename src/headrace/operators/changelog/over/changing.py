@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.common.arrays import Picked, codes_of, concat, differ, gather
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.changelog.keyed_changes import (
     DELETE,
     INSERT,

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.arrays import Picked, gather, replaced
-from headrace.common.columns import schema_of
 from headrace.common.errors import UnsupportedOperationError
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.aggregates.aggregator import (
     Aggregator,
     AggregatorList,

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headrace.common.arrays import Picked, fixed_width, gather
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
 from headrace.common.constants import MAX_WATERMARK
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, concat_keyed
 from headrace.operators.changelog.event_time import EventTimeOperator, keys_of_due

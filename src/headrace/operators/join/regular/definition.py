@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.common.arrays import gather
 from headrace.common.batch import Batch, Kinds
-from headrace.common.columns import schema_of
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.stateless import computed, user_code_of

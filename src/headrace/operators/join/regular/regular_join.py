@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from headrace.common.columns import schema_of
+from headrace.common.typeinfo.composite import schema_of
 from headrace.common.types import RowKind
 from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores

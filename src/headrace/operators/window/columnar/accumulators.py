@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from headrace.common.arrays import concat, fixed_width, gather
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo.composite import schema_of
 from headrace.expressions import Bound
 from headrace.operators.aggregates.aggregate import BindableAggregate
 from headrace.operators.aggregates.aggregator import (

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.common.arrays import differ, gather
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
 from headrace.operators.changelog.keyed_changes import UPDATE_AFTER, UPDATE_BEFORE
 from headrace.operators.changelog.order import millis_of

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
 from headrace.common.typeinfo import RowTypeInfo, Types
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.common.batch import Batch
-from headrace.common.columns import schema_of
+from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.window.table.local_time import LocalTime
