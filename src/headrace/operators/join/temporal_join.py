@@ -139,8 +139,6 @@ class TemporalJoinOperator(EventTimeOperator):
     def _emit_joined(self, due: DueRows, versions: _RowVersions, of_keys: Longs) -> None:
         times = self._times_of(due.rows)
         found = versions.valid(of_keys, times, due.times - 1, due.watermarks)
-        may_match = self._definition.has_matches(LEFT, due.rows)
-        found = np.where(may_match, found, NO_MATCH)
         whole, kinds = due.whole(), None
         if self._has_changes:
             kinds = fixed_width(whole.column(whole.num_columns - 1))
