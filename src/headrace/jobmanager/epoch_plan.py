@@ -514,7 +514,7 @@ class EpochPlanner:
             for planned in splits[source.planned.uid]:
                 for assignment in source.assignments(planned):
                     tasks[(assignment.channel + assignment.piece) % source.planned.parallelism].append(assignment)
-        return {subtask: tuple(assignments) for subtask, assignments in enumerate(tasks)}
+        return dict(enumerate(map(tuple, tasks)))
 
 
 def _timers(manifest: Manifest) -> list[int]:

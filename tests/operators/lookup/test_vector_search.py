@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidTypeError
 from headrace.operators.lookup import vector_search
-from headrace.operators.lookup.vector_search import Metric, NearestRows, VectorIndex
+from headrace.operators.lookup.vector_search import NearestRows, SimilarityMetric, VectorIndex
 
 NUMBERS = st.one_of(st.integers(-2, 2).map(float), st.floats(-1e3, 1e3), st.sampled_from([0.1, -0.1, 1e-200]))
 VECTORS = st.lists(st.one_of(st.none(), st.lists(NUMBERS, min_size=3, max_size=3)), max_size=12)
@@ -28,21 +28,21 @@ def found(index: VectorIndex, vectors: list[Any]) -> list[tuple[int, int, float]
     return list(zip(parents.tolist(), places.tolist(), scores.tolist(), strict=True))
 
 
-def similarity(metric: Metric, one: list[float], other: list[float]) -> float:
+def similarity(metric: SimilarityMetric, one: list[float], other: list[float]) -> float:
     dot = math.sumprod(one, other) if hasattr(math, "sumprod") else sum(a * b for a, b in zip(one, other, strict=True))
-    if metric is Metric.DOT_PRODUCT:
+    if metric is SimilarityMetric.DOT_PRODUCT:
         return dot
-    if metric is Metric.EUCLIDEAN:
+    if metric is SimilarityMetric.EUCLIDEAN:
         return 1 / (1 + math.dist(one, other) ** 2)
     lengths = math.hypot(*one) * math.hypot(*other)
     return dot / lengths if lengths else 0.0
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", SimilarityMetric)
 @given(table=VECTORS, asked=VECTORS, count=st.integers(1, 4), step=st.integers(1, 30))
 @example(table=[[0.0, 1.0, 0.0]], asked=[[0.0, 1e-200, 0.0]], count=1, step=1)
 def test_the_nearest_rows_are_found_whichever_way_vectors_come(
-    metric: Metric, table: list[Any], asked: list[Any], count: int, step: int
+    metric: SimilarityMetric, table: list[Any], asked: list[Any], count: int, step: int
 ) -> None:
     index = VectorIndex(column(table), NearestRows(count, metric))
     whole = found(index, asked)
@@ -62,25 +62,25 @@ def test_the_nearest_rows_are_found_whichever_way_vectors_come(
 def test_equal_rows_come_in_the_order_of_the_table_and_what_is_no_number_last() -> None:
     nan = float("nan")
     table = [[nan, 0.0], [1.0, 0.0], [0.0, 0.0], [2.0, 0.0], [1.0, None], None, [1.0, 0.0], [float("inf"), 0.0]]
-    index = VectorIndex(column(table), NearestRows(9, Metric.COSINE))
+    index = VectorIndex(column(table), NearestRows(9, SimilarityMetric.COSINE))
     assert [place for _, place, _ in found(index, [[3.0, 0.0]])] == [1, 3, 6, 2, 0, 7]
     assert found(index, [[0.0, 0.0]])[:2] == [(0, 1, 0.0), (0, 2, 0.0)]
     assert found(index, [None, [1.0, None]]) == []
-    assert found(VectorIndex(column([None]), NearestRows(1, Metric.COSINE)), [[1.0]]) == []
+    assert found(VectorIndex(column([None]), NearestRows(1, SimilarityMetric.COSINE)), [[1.0]]) == []
 
 
 def test_vectors_of_other_lengths_are_refused() -> None:
-    index = VectorIndex(column([[1.0, 2.0]]), NearestRows(1, Metric.COSINE))
+    index = VectorIndex(column([[1.0, 2.0]]), NearestRows(1, SimilarityMetric.COSINE))
     with pytest.raises(InvalidTypeError, match="searches for vectors of 3 numbers, and those of the table have 2"):
         index.search(column([[1.0, 2.0, 3.0]]))
     with pytest.raises(InvalidTypeError, match="the vectors of the table of VECTOR_SEARCH have 1 and 2 numbers"):
-        VectorIndex(column([[1.0, 2.0], [1.0]]), NearestRows(1, Metric.COSINE))
+        VectorIndex(column([[1.0, 2.0], [1.0]]), NearestRows(1, SimilarityMetric.COSINE))
 
 
 def test_a_large_table_gives_what_all_pairs_give() -> None:
     random = np.random.default_rng(7)
     table, asked = random.normal(size=(2_000, 33)), random.normal(size=(40, 33))
-    index = VectorIndex(column(table.tolist()), NearestRows(5, Metric.EUCLIDEAN))
+    index = VectorIndex(column(table.tolist()), NearestRows(5, SimilarityMetric.EUCLIDEAN))
     distances = ((asked[:, None] - table[None]) ** 2).sum(axis=2)
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :5]
     assert [place for _, place, _ in found(index, asked.tolist())] == nearest.ravel().tolist()

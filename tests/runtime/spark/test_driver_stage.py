@@ -16,7 +16,7 @@ from headrace.common.errors import InfrastructureError, JobCancelledError, UserF
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope, EnvelopeKind
-from headrace.runtime.spark.driver_stage import DriverStage
+from headrace.runtime.spark.runtime import DriverStage
 from headrace.runtime.spark.shipping import PayloadWriter, files_in, make_folder, remove
 from headrace.runtime.task.messages import SerializedJob
 from headrace.storage.folder import posix_folder

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -129,7 +130,7 @@ class InputPaths:
         for path in self._paths:
             for status in self._files(path):
                 found.setdefault(status.path, status)
-        return [found[path] for path in sorted(found)]
+        return sorted(found.values(), key=attrgetter("path"))
 
     def _files(self, path: str) -> list[FileStatus]:
         """The files that a path stands for, not some of before an overwrite and some of after it."""
@@ -195,7 +196,7 @@ class InputPaths:
             if not files:
                 _tell_of_nothing(path, literal)
             found |= files if not for_ever else {}
-        return [found[path] for path in sorted(found)]
+        return sorted(found.values(), key=attrgetter("path"))
 
     def _literal(self, pattern: str) -> str | None:
         """The longest beginning of a pattern that exists under that very name, if it has wildcards."""

@@ -41,7 +41,7 @@ from headrace.connectors.file_system.staging import FileSinkWriter, PartForm, St
 from headrace.connectors.sink import Committer, CommitterContext, PreCommit, Sink, SinkWriter, WriterContext
 from headrace.connectors.source import Source
 from headrace.formats.file_format import BulkWriterFactory, EncodedFiles
-from headrace.storage.locations import HDFS, open_path
+from headrace.storage.locations import HDFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +202,12 @@ class FileSink(Sink[T_contra]):
             header = self._factory.encoder.header(context.input_type)
         config = self._config
         form = PartForm(config.part_prefix, config.get_part_suffix(), (header or b"").decode("latin-1"), kind)
-        staging = self._staging(context)
+        staging = StagingArea.of_sink(self._base, context)
         writer = PartitionWriter if self.takes_watermarks else FileSinkWriter
         return writer(context, staging, self._assigner, self._factory, form, are_complete=header is None)
 
     def create_committer(self, context: CommitterContext) -> Committer:
-        staging = self._staging(context)
+        staging = StagingArea.of_sink(self._base, context)
         compaction, partitions = self._publishing.compaction, self._publishing.partitions
         tasks = 1 if compaction is None else compaction[0].num_compact_threads
         policies = () if partitions is None else partitions.policies
@@ -216,7 +216,7 @@ class FileSink(Sink[T_contra]):
         return kind(staging, context.generation, context.run_in_tasks, tasks=tasks, policies=policies)
 
     def check_output(self, context: CommitterContext) -> None:
-        refuse_future(self._staging(context), context.restored_epoch)
+        refuse_future(StagingArea.of_sink(self._base, context), context.restored_epoch)
 
     @property
     def pre_commit(self) -> PreCommit | None:
@@ -230,10 +230,6 @@ class FileSink(Sink[T_contra]):
     def takes_watermarks(self) -> bool:
         partitions = self._publishing.partitions
         return partitions is not None and not self._publishing.is_whole and partitions.trigger.takes_watermarks
-
-    def _staging(self, context: WriterContext | CommitterContext) -> StagingArea:
-        file_system, base = open_path(self._base, context.storage_options)
-        return StagingArea.of_sink(file_system, base, context.job_id, context.operator_id)
 
     def __repr__(self) -> str:
         return f"FileSink({self._base!r})"

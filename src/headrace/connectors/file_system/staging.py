@@ -29,9 +29,10 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.durable import target_of_temporary
 from headrace.connectors.file_system.buckets import HIDDEN_FOLDER, BucketAssigner, check_bucket
-from headrace.connectors.sink import Json, SinkWriter, WriterContext, WriterEpoch, encode_or_reject
+from headrace.connectors.sink import CommitterContext, Json, SinkWriter, WriterContext, WriterEpoch, encode_or_reject
 from headrace.formats.file_format import BYTES, BulkWriter, BulkWriterFactory, FileKind
 from headrace.storage.file_system import EntryKind, FileSystem, StagedFile
+from headrace.storage.locations import open_path
 
 _OF_GENERATION: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+(?:--?[0-9]+-[0-9a-f]{16}\.part|\.[0-9a-f]{32}\.tmp)")
 _PUBLISHING: Final = re.compile(r"publish-([0-9]+)")
@@ -143,10 +144,11 @@ class StagingArea:
     sink: str
 
     @staticmethod
-    def of_sink(file_system: FileSystem, base: str, job_id: str, operator_id: str) -> "StagingArea":
-        """The files of the sink with an id in a job."""
-        sink = hashlib.blake2b(f"{job_id}\0{operator_id}".encode(), digest_size=4).hexdigest()
-        return StagingArea(file_system, base, sink)
+    def of_sink(path: str, context: WriterContext | CommitterContext) -> "StagingArea":
+        """The files of a sink that writes below a path."""
+        file_system, base = open_path(path, context.storage_options)
+        uid = f"{context.job_id}\0{context.operator_id}"
+        return StagingArea(file_system, base, hashlib.blake2b(uid.encode(), digest_size=4).hexdigest())
 
     def __str__(self) -> str:
         return self.locate(self.base)

@@ -28,7 +28,7 @@ _MOST_PRODUCTS: Final = 1 << 21
 """The most doubles of a matrix at a time."""
 
 
-class Metric(Enum):
+class SimilarityMetric(Enum):
     """The measure of the similarity of two vectors; a higher score means more similar ones."""
 
     COSINE = "cosine"
@@ -49,7 +49,7 @@ class NearestRows:
     """
 
     count: int
-    metric: Metric
+    metric: SimilarityMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class VectorIndex:
         """Pairs among which the nearest are, by the product of all."""
         products = queries @ self._vectors.T
         lengths = np.sqrt((queries * queries).sum(axis=1, keepdims=True))
-        if self._nearest.metric is Metric.EUCLIDEAN:
+        if self._nearest.metric is SimilarityMetric.EUCLIDEAN:
             products = 2 * products - self._squares
             lengths = 2 * lengths + self._longest
         products[np.isnan(products)] = -np.inf
@@ -156,20 +156,20 @@ class VectorIndex:
         for start in range(0, len(parents), step):
             some = slice(start, start + step)
             one, other = queries[parents[some]], self._vectors[places[some]]
-            if self._nearest.metric is Metric.EUCLIDEAN:
+            if self._nearest.metric is SimilarityMetric.EUCLIDEAN:
                 found[some] = -((one - other) ** 2).sum(axis=1)
             else:
                 found[some] = (one * other).sum(axis=1)
         return found
 
     def _scores(self, closeness: Doubles) -> Doubles:
-        if self._nearest.metric is Metric.EUCLIDEAN:
+        if self._nearest.metric is SimilarityMetric.EUCLIDEAN:
             return 1 / (1 - closeness)
-        return np.clip(closeness, -1, 1) if self._nearest.metric is Metric.COSINE else closeness
+        return np.clip(closeness, -1, 1) if self._nearest.metric is SimilarityMetric.COSINE else closeness
 
     def _prepared(self, matrix: Doubles) -> Doubles:
         """The vectors as they are multiplied: for cosines those of length 1 in their directions."""
-        if self._nearest.metric is not Metric.COSINE:
+        if self._nearest.metric is not SimilarityMetric.COSINE:
             return matrix
         with np.errstate(all="ignore"):
             # By the largest element first: squares of 1e-200 are 0, and of 1e200 infinite

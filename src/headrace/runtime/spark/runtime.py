@@ -8,7 +8,7 @@ import os
 import pickle
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark import SparkFiles
 
-from headrace.common.errors import JobExecutionError
+from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.common.pickling import pickle_by_value
-from headrace.exchange.envelope import EnvelopeKind, from_record_batch
+from headrace.exchange.envelope import Envelope, EnvelopeKind, from_record_batch, sort_key
+from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
 from headrace.runtime.spark.background_process import BackgroundProcess
-from headrace.runtime.spark.driver_stage import DriverStage
 from headrace.runtime.spark.epoch_sessions import CONTEXT_KEY, EPOCH_SESSIONS, JOB_KEY
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session import SessionHandle
-from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
+from headrace.runtime.spark.shipping import Parts, PayloadReader, ShippedFiles, files_in, make_folder, remove
 from headrace.runtime.spark.task_times import times_of
 from headrace.runtime.spark.worker import ShippedJob, background_stage, write_shared_job
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import NOTHING, own_path
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, with_times
+from headrace.runtime.task.runner import TaskRunner
+from headrace.runtime.task.task_clock import TaskTimes
 from headrace.storage.folder import Folder
 from headrace.storage.locations import options_for_tasks
 
@@ -333,3 +335,57 @@ class SparkRuntime:
 
 def _stopped() -> JobExecutionError:
     return JobExecutionError("the Spark session was stopped while the job ran; run the program again")
+
+
+class DriverStage:
+    """The last stage of a bounded job, which one task runs in the driver, to give results to the program itself.
+
+    Spark takes about 50 milliseconds to begin a stage and to report its end, which is longer than the last stage of
+    most queries works. All tasks run on the driver's machine then, so that what they hand on is found there.
+
+    Args:
+        blob: the job; one task runs its last stage.
+
+    Attributes:
+        times: where the time of its last run went.
+    """
+
+    def __init__(self, blob: SerializedJob) -> None:
+        self.times: list[TaskTimes] = []
+        self._stage = len(blob.parallelism) - 1
+        self._runner = TaskRunner(blob)
+        self._runner.on_times = self.times.append
+        self._interruptible = InterruptibleRun()
+
+    def run(self, envelopes: Iterable[Envelope], payloads: str | None) -> list[Envelope]:
+        """Run the stage; the result is what it sends, and the envelopes that were not for it.
+
+        Args:
+            envelopes: what the stages before it have sent.
+            payloads: the folder of large payloads, if there is one.
+
+        Raises:
+            InfrastructureError: when it is interrupted, or what it was sent cannot be read.
+        """
+        self.times.clear()
+        reader = PayloadReader(payloads)
+        try:
+            received = [reader.loaded(each) if each.stage == self._stage else each for each in envelopes]
+        except OSError as error:
+            raise InfrastructureError(f"what was sent to the last stage cannot be read: {error}") from error
+        try:
+            return self._interruptible.run(partial(self._run, sorted(received, key=sort_key)))
+        except EpochCancelledError as error:
+            self._runner.drop_interrupted()
+            raise InfrastructureError("the last stage of the epoch was given up") from error
+
+    def _run(self, received: list[Envelope]) -> list[Envelope]:
+        return list(self._runner.run_stage_task(self._stage, received))
+
+    def interrupt(self) -> None:
+        """Interrupt what it does; from another thread."""
+        self._interruptible.interrupt()
+
+    def close(self) -> None:
+        """Close its operators."""
+        self._runner.close()

@@ -81,7 +81,7 @@ class VectorSearchTableFunction(PhysicalNode):
     def translate(self, builder: GraphBuilder, inputs: Sequence[Edges]) -> Edges:
         from headrace.operators.lookup.lookup_joins import LookupJoinDefinition
         from headrace.operators.lookup.readers import ReloadTrigger, TableReader
-        from headrace.operators.lookup.vector_search import Metric, NearestRows
+        from headrace.operators.lookup.vector_search import NearestRows, SimilarityMetric
 
         table, rows, column = self.table, self.table.scan.schema, self._vectors
         lookup = table.scan.source.create_lookup([rows.names[column]])
@@ -100,7 +100,7 @@ class VectorSearchTableFunction(PhysicalNode):
             tuple(compiled_all(table.expressions, rows, builder.settings)),
             ExpandedRows(record_type(self.schema), condition, self.kind is JoinType.LEFT),
         )
-        metric = Metric(METRIC.parse(dict(self.config).get(METRIC.key, METRIC.default)))
+        metric = SimilarityMetric(METRIC.parse(dict(self.config).get(METRIC.key, METRIC.default)))
         nearest = NearestRows(self.count, metric)
         spec = VectorSearchSpec(definition, lookup.reader, lookup.reload or ReloadTrigger(), nearest)
         return builder.add(spec, self.name, *inputs)

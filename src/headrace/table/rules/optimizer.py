@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from headrace.table.logical.relations import Relation, Scan
 from headrace.table.rules.columns import pruned
-from headrace.table.rules.constant_groups import with_constants_above_groups
 from headrace.table.rules.empty import with_empty_inputs
 from headrace.table.rules.estimates import Estimates
 from headrace.table.rules.group_windows import with_group_windows
@@ -21,7 +20,7 @@ from headrace.table.rules.shown_names import with_shown_names
 from headrace.table.rules.simplify import with_constants, with_tests_of_operands
 from headrace.table.rules.subqueries import with_joins_for_subqueries
 from headrace.table.rules.temporal import with_temporal_joins
-from headrace.table.rules.unique_groups import with_unique_groups
+from headrace.table.rules.unique_groups import with_constants_above_groups, with_unique_groups
 
 
 def optimized(

@@ -1,4 +1,4 @@
-"""Aggregates whose groups are single rows are projections (Flink's ``FlinkAggregateRemoveRule``).
+"""Aggregates whose groups are single rows are projections (Flink's ``FlinkAggregateRemoveRule``), constants no keys.
 
 ``SELECT id, MAX(price) FROM t GROUP BY id``, where ``id`` is the primary key, is ``SELECT id, price FROM t``.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from headrace.operators.join.results import JoinType
@@ -20,7 +21,7 @@ from headrace.table.logical.relations import (
     Relation,
     Scan,
 )
-from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Scalar, conjuncts
+from headrace.table.logical.scalars import AggregateCall, Call, Cast, InputRef, Literal, Scalar, conjuncts
 from headrace.table.rules.group_windows import has_group_window
 from headrace.table.rules.normalize import Normalize
 from headrace.table.rules.purpose import PlanPurpose
@@ -140,3 +141,29 @@ _RULES: Final[dict[type[Relation], Callable[[Any], _Keys]]] = {
     LogicalAggregate: _of_aggregate,
     LogicalJoin: _of_join,
 }
+
+
+def with_constants_above_groups(relation: Relation) -> Relation:
+    """The relation whose aggregates group by no constants; by the first one where there are only constants.
+
+    Calcite's ``AggregateProjectPullUpConstantsRule``.
+    """
+    return relation.transform(lambda each: _without_constants(each) if isinstance(each, LogicalAggregate) else each)
+
+
+def _without_constants(aggregate: LogicalAggregate) -> Relation:
+    below = aggregate.input
+    if not isinstance(below, Project) or not aggregate.is_simple or has_group_window(aggregate):
+        return aggregate
+    places = range(len(aggregate.group))
+    kept = [at for at in places if not isinstance(below.expressions[aggregate.group[at]], Literal)] or [*places[:1]]
+    if len(kept) == len(places):
+        return aggregate
+    group = tuple(aggregate.group[at] for at in kept)
+    names = (*(aggregate.names[at] for at in kept), *aggregate.names[len(places) :])
+    made = replace(aggregate, group=group, grouping_sets=(group,), names=names)
+    keys: list[Scalar] = [
+        made.column(kept.index(at)) if at in kept else below.expressions[aggregate.group[at]] for at in places
+    ]
+    calls = map(made.column, range(len(kept), len(names)))
+    return Project(made, (*keys, *calls), aggregate.names)
