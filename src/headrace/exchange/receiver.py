@@ -226,8 +226,8 @@ class ExchangeReceiver:
         pieces: dict[int, npt.NDArray[np.int64]] = {}
         for edge, of_edge in groupby(sorted(arrived, key=_channel_of), attrgetter("edge")):
             envelopes = list(of_edge)
-            runs[edge], lengths = self._decoders[edge].decode([envelope.payload for envelope in envelopes])
-            pieces[edge] = np.repeat([envelope.piece for envelope in envelopes], lengths)
+            runs[edge], lengths = self._decoders[edge].decode(list(map(attrgetter("payload"), envelopes)))
+            pieces[edge] = np.repeat(list(map(attrgetter("piece"), envelopes)), lengths)
         self._merge(runs, pieces)
 
     def _merge(self, runs: Mapping[int, Batch], pieces: Mapping[int, npt.NDArray[np.int64]]) -> None:

@@ -115,8 +115,12 @@ def results_made_by(function: object, name: str) -> Callable[..., Any]:
 
 def objects_of(functions: Iterable[Any]) -> list[Any]:
     """The user's own objects among an operator's functions, and those that are adapted; plain ones have no fields."""
-    own = (each.function if hasattr(type(each), "__headrace_adapted__") else each for each in functions)
-    return [function for function in own if not isinstance(function, NoneType | FunctionType | BuiltinFunctionType)]
+    found = []
+    for each in functions:
+        own = each.function if hasattr(type(each), "__headrace_adapted__") else each
+        if not isinstance(own, NoneType | FunctionType | BuiltinFunctionType):
+            found.append(own)
+    return found
 
 
 def keyed_states(context: OperatorContext, method: str) -> KeyedStates:

@@ -483,8 +483,7 @@ class ColumnarWindowLayout:
         """
         results = self.aggregators.results(columns)
         values = [
-            aggregate.emit([results[aggregator] for aggregator in aggregate.aggregators])
-            for aggregate in self.aggregates
+            aggregate.emit(list(map(results.__getitem__, aggregate.aggregators))) for aggregate in self.aggregates
         ]
         return self.rows(keys, windows, results, values)
 
