@@ -25,6 +25,8 @@ def test_the_execution_plan_has_stages_states_and_uids() -> None:
         aggregate, scan = found["GroupAggregate"], found["numbers"]
         assert (scan["stage"], aggregate["stage"], aggregate["state"]) == (0, 1, ["keyed"])
         assert aggregate["uid"].startswith("GroupAggregate-")
+        assert aggregate["contents"] == "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1])"
+        assert scan["contents"].startswith("TableSourceScan(table=[[default_catalog, default_database, numbers")
         assert aggregate["predecessors"][0]["ship_strategy"] == "HASH"
 
 

@@ -30,7 +30,7 @@ from headrace.table.logical.errors import NoCastError, PlanningError
 from headrace.table.logical.scalars import Scalar, SortKey
 from headrace.table.logical.schema import Schema
 from headrace.table.options import LOCAL_TIME_ZONE, STATE_TTL
-from headrace.table.physical.node import Edges, PhysicalNode, with_unique_names
+from headrace.table.physical.node import Edges, PhysicalNode, node_line, with_unique_names
 from headrace.table.physical.scalar_text import infix_text
 
 
@@ -73,7 +73,10 @@ class GraphBuilder:
             self._given = list(self.uids_of(node))
             before = len(self.graph)
             edges = node.translate(self, inputs)
-            self.made.append((node, [each.uid or "" for each in list(self.graph)[before:]]))
+            added = list(self.graph)[before:]
+            for each in added:
+                self.graph.update(each.id, description=node_line(node, infix_text, with_mode=False))
+            self.made.append((node, [each.uid or "" for each in added]))
             known = self._made[key] = (node, edges)
         return known[1]
 
