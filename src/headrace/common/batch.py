@@ -54,7 +54,7 @@ class Stamps(Protocol):
 
 
 class RecordOrigin(Protocol):
-    """Tells of records that do not fit their type who made them."""
+    """Says which operator has made records, for the errors of those that do not fit their type."""
 
     def __call__(self, error: InvalidTypeError) -> BaseException:
         """The error to raise."""

@@ -82,7 +82,7 @@ def _is_masked(key: str) -> bool:
 
 
 def masked(values: Mapping[str, str]) -> dict[str, str]:
-    """Keys and values as anybody may see them."""
+    """Keys and values with secrets masked."""
     return {key: MASK if _is_masked(key) else without_secrets(text) for key, text in values.items()}
 
 

@@ -74,7 +74,7 @@ def write_file(
     Args:
         path: the file.
         chunks: its content.
-        permissions: who may read and write it.
+        permissions: the permissions of the file.
         durable: whether it is certain to outlast a power failure when this returns.
 
     Raises:
@@ -334,7 +334,7 @@ def writing(who: str, what: str = "its temporary files, for which TMPDIR says an
     """Tell what the file system refuses, and where: the error itself hardly ever does.
 
     Args:
-        who: who writes.
+        who: the writer, as errors name it.
         what: what is written.
 
     Raises:

@@ -121,7 +121,7 @@ class Forward(Partitioning):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Partitioning):
-    """Every subtask gets the same share of each batch, in consecutive slices; who is first goes round."""
+    """Every subtask gets the same share of each batch, in consecutive slices; the first one goes round."""
 
     label = "REBALANCE"
 

@@ -208,7 +208,7 @@ class ReactiveSettings:
 
 
 LOOK_MILLIS = 1_000
-"""The interval at which a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
+"""The interval at which a job in reactive mode looks at its cluster: a query of Spark takes a millisecond."""
 
 
 class SlotWatcher:

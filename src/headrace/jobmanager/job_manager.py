@@ -220,7 +220,7 @@ class JobManager:
         self._runtime.cancel()
 
     def leave_behind(self, error: JobCancelledError) -> None:
-        """The job was cancelled and does not end: it is over for everybody else."""
+        """The job was canceled and does not end: publish its end all the same."""
         self._status.publish(self._job_end(error))
 
     def request(self, command: Callable[[], T]) -> CompletableFuture[T]:

@@ -375,7 +375,7 @@ class JobStatusStore:
     """Holds the snapshot of one run of a job, and tells listeners of every event.
 
     Nothing else holds a status. The job manager publishes an event and the snapshot is replaced, so readers never wait
-    for the job, nor it for them, and everybody who shows a job shows the same.
+    for the job, nor it for them, and all that show a job show the same.
 
     Args:
         name: the job's name.

@@ -365,8 +365,8 @@ class Journal:
     ) -> ProducerState:
         """Commit a change of the log, atomically.
 
-        Who does not know whether a commit was done, after an ``OSError`` say, calls again with the same author: it is
-        not done twice.
+        A caller that does not know whether a commit was done, after an ``OSError`` say, repeats it with the same
+        author: it is not done twice.
 
         Args:
             author: the producer; a committed sequence is not committed again. A function gives one that follows

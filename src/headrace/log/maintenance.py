@@ -1,7 +1,7 @@
 """Maintenance of a log: retention, compaction, merging of small segments, removal of files that are not needed.
 
 All of it goes through commits, so any number of processes may do it at once, and any of them may die. New segments are
-written before the commit that names them, and files are removed after the one that no longer does. Who reads from an
+written before the commit that names them, and files are removed after the one that no longer does. A reader of an
 older version meanwhile does not find a file, and looks again.
 """
 

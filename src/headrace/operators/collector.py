@@ -30,7 +30,7 @@ class RecordOrigins:
 
     Attributes:
         rows: the records.
-        maker_at: who has made the one at a place.
+        maker_at: returns the maker of the record at a place.
     """
 
     rows: Sequence[Any]

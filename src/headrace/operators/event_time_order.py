@@ -1,8 +1,9 @@
 """Two inputs in event-time order: records wait for the watermark, and are then handed over sorted by their timestamps.
 
 A record meets the event time right before its timestamp, so timers fire between records where their times are, however
-far the watermark has come by then. So nothing of what a function sees depends on where epochs end or on who reads what,
-but for late records: they are handed over at once, behind all that the watermark which they have met has let go.
+far the watermark has come by then. So nothing of what a function sees depends on where epochs end or on which task
+reads what, but for late records: they are handed over at once, behind all that the watermark which they have met has
+let go.
 """
 
 from collections.abc import Sequence

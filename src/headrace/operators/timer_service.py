@@ -1,4 +1,4 @@
-"""Timers as functions of the user see them: the two times, and who tells them and keeps timers."""
+"""Timers as functions of the user see them: the two times, and the service that has them and keeps timers."""
 
 import enum
 from abc import ABC, abstractmethod

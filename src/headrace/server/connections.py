@@ -199,7 +199,7 @@ def _as_sent(answer: Response) -> bytes:
 
 
 def _no_answer(_: bytes) -> None:
-    """Nothing is known without asking an application of another kind."""
+    """No answer is known without a call of an application of another kind."""
 
 
 class BoundedListener(socket.socket):

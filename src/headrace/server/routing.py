@@ -32,7 +32,7 @@ REST: Final = "*"
 
 
 def answers_again(request: Request, again: Again) -> None:
-    """Have requests with the same bytes answered without asking their endpoint, while that gives something."""
+    """Have requests with the same bytes answered without a call of their endpoint, while ``again`` has an answer."""
     request.scope[_AGAIN] = again
 
 
@@ -149,7 +149,7 @@ class RoutedApplication:
         await answer(scope, receive, send)
 
     def again(self, request: bytes) -> Response | None:
-        """The answer to a request that was answered before, where there is one without asking its endpoint.
+        """The answer to a request that was answered before, where there is one without a call of its endpoint.
 
         Whether it is let in, too, depends on nothing but its bytes.
         """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Folder:
     """A folder of named files, and of further folders; picklable, so that tasks can open it.
 
-    Who may read and write what is in it belongs to the folder, and passes on to the folders in it. ``str()`` gives what
+    The permissions of what is in it belong to the folder, and pass on to the folders in it. ``str()`` gives what
     users call it.
 
     Attributes:

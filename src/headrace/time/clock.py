@@ -4,7 +4,7 @@ import time
 from typing import Final, Protocol
 
 _RUNNING_ON: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Never set by anybody, and goes on while the machine sleeps, which on Linux the monotonic clock does not."""
+"""A clock that is never set, and goes on while the machine sleeps, which on Linux the monotonic clock does not."""
 
 
 class Clock(Protocol):

@@ -128,10 +128,10 @@ class StagingArea:
     """The files of a sink, hidden and visible; picklable.
 
     A *publishing folder* belongs to one committer. Once it is fenced, that committer can publish nothing from it,
-    whatever it was doing. Where folders are real, a rename fences it. On a flat storage the folder holds a mark. Who
-    fences the folder removes the mark first, then all that is in it. A committer that has written a file there looks
-    for the mark before it publishes the file. If the mark was still there, its successor sees the file; if not, nothing
-    is published. And a publication fails when what it publishes is gone.
+    whatever it was doing. Where folders are real, a rename fences it. On a flat storage the folder holds a mark. The
+    process that fences it removes the mark first, then all that is in it. A committer that has written a file there
+    looks for the mark before it publishes the file. If the mark was still there, its successor sees the file; if not,
+    nothing is published. And a publication fails when what it publishes is gone.
 
     Attributes:
         file_system: the storage.

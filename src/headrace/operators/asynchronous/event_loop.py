@@ -160,7 +160,7 @@ class EventLoopThread:
         return True
 
     def look_after(self) -> None:
-        """Warn, once, of the line that holds up the loop; called now and then by who waits for it."""
+        """Warn, once, of the line that holds up the loop; called now and then by the thread that waits for it."""
         now = time.monotonic()
         if self._requested_at is None:
             self._requested_at = now

@@ -93,11 +93,11 @@ class PatternsAtWork(Protocol):
         """The callers of user functions in expressions, which the operator opens and closes."""
 
     def bind(self, clock: Callable[[], int], user: PatternUser, *, tells: bool) -> None:
-        """Says who looks for the patterns, before all else.
+        """Set the operator that looks for the patterns; called first.
 
         Args:
             clock: the clock of conditions.
-            user: who looks for them.
+            user: the operator that looks for them.
             tells: whether timeouts are reported.
         """
 

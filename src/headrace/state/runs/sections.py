@@ -125,7 +125,7 @@ def spans_of_column(array: pa.Array) -> Iterator[Span]:
 def spans_of_rows(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
     """Return where some rows of a column are; of a column of a rare type, all of it.
 
-    Offsets are given before they are read, so that a caller who verifies one span after the other never follows an
+    Offsets are given before they are read, so that a caller that verifies one span after the other never follows an
     offset that is wrong.
     """
     type_ = array.type

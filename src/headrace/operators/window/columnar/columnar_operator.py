@@ -14,7 +14,7 @@
 5. When the watermark rises, the windows that are due are read and merged, and their results are emitted under the
    watermark that was in force before (:mod:`.firing`).
 
-**The operators.** They differ in who puts records into windows, and in when these fire:
+**The operators.** They differ in how records get into windows, and in when these fire:
 
 | windows | operator | stored |
 |---|---|---|
