@@ -184,6 +184,8 @@ class UpsertMaterializeSpec(ChangelogSpec):
 class DeduplicateSpec(ChangelogSpec):
     """The first or the last row of each key of append-only input; the last row is a changelog.
 
+    Of rows that are equal, the later one by arrival is no update, as in Flink.
+
     Attributes:
         keeps_last: whether the last row is kept.
         time_field: the position of the event time column that orders rows; None for the order of arrival.
@@ -212,7 +214,7 @@ class DeduplicateSpec(ChangelogSpec):
                 type_,
                 codec,
                 update_before=self.update_before,
-                emits_equal=True,
+                emits_equal=self.time_field is not None,
                 time_field=self.time_field,
                 ttl=self.ttl,
             )

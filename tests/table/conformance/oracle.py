@@ -52,12 +52,15 @@ class Script:
         events: table, kind, values and perhaps metadata of each, in one order.
         one_by_one: whether an epoch has one event; else all that come before an event of another table.
         positions: how many events each table has given, as of the last complete epoch.
+        asked: the tables that were asked for events: the first time, one by one, they give none, so that constants of
+            the query come first.
         sinks: the rows that each sink has got, by the name of its table.
     """
 
     events: Sequence[Sequence[Json]] = ()
     one_by_one: bool = False
     positions: dict[str, int] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     ending: str | None = None
     sinks: dict[str, list[tuple[pa.RecordBatch, Kinds | None]]] = field(default_factory=dict)
@@ -67,6 +70,9 @@ class Script:
 
     def next_of(self, table: str) -> int:
         """How many events the table has next, before another table has one."""
+        if self.one_by_one and table not in self.asked:
+            self.asked.add(table)
+            return 0
         place = sum(self.positions.values())
         rest = [event[0] for event in self.events if event[0] in self.positions][place:]
         count = next((number for number, name in enumerate(rest) if name != table), len(rest))

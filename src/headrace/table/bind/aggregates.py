@@ -219,7 +219,7 @@ class GroupBinder(ExpressionBinder):
             self._check_grouping(node)
         if function.name == "GROUP_ID" and not self.keys:
             raise self.context.error(node, "GROUP_ID() needs GROUP BY")
-        if function.name == "GROUP_ID" and len(self.sets) == 1:
+        if function.name == "GROUP_ID" and len({frozenset(each) for each in self.sets}) == len(self.sets):
             return Literal(0, type=BIGINT.not_null())
         return self.aggregate_of(node, function, self.inner.over_operands(node))
 
@@ -235,8 +235,10 @@ class GroupBinder(ExpressionBinder):
         signature = function.types(CallShape(operands, options, self._has_groups()))
         if signature is None:
             self._not_applicable(function, operands, node)
-        if node.null_treatment is not None:
+        if node.null_treatment is not None and function.name != "ARRAY_AGG":
             raise self.context.error(node, f"{node.null_treatment.value} needs OVER (...)")
+        if node.null_treatment is sql.NullTreatment.IGNORE:
+            options = (*options, ("ignores_nulls", True))
         if any(isinstance(operand, Literal) and operand.value is None for operand in operands):
             raise self.context.error(node, "illegal use of NULL", "Write CAST(NULL AS type).")
         if function.name == "LISTAGG" and not all(isinstance(each, Literal) for each in operands[1:]):

@@ -49,6 +49,9 @@ _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT F
 _ORDERS: Final = frozenset({"<", "<=", ">", ">="})
 _ANY_DECIMAL: Final = decimal(38, 18)
 _TIMELESS: Final = frozenset({"CURRENT_WATERMARK"})
+_FRACTIONS_IN_ORDER: Final = ("PERCENTILE_CONT", "PERCENTILE_DISC")
+"""Functions that Flink validates, and does not plan."""
+
 _SYMBOLS: Final = frozenset({"+", "-", "*", "/", "||", "AND", "OR", "NOT", "ITEM"})
 """Entries of the function table that are operators, and cannot be called by name."""
 
@@ -134,8 +137,15 @@ class CallBinder(ABC):
         return (is_in(left, CHARACTERS) and is_in(right, others)) or (is_in(right, CHARACTERS) and is_in(left, others))
 
     def as_operand(self, item: Scalar, operand: Scalar) -> Scalar:
-        """An item of ``IN``; a text among numbers, or a number among texts, is cast to the type of the operand."""
-        return self.implicit(item, operand.type) if self._is_comparable((item, operand)) else item
+        """An item of ``IN``, cast to the type of the operand where Flink casts it.
+
+        Casts are of a text among numbers, of a number among texts, and of a constant with a point among integers and
+        floats: ``n IN (1.5)`` is true for the integer 1.
+        """
+        is_pointed = isinstance(item, Literal) and root_of(item.type) is TypeRoot.DECIMAL
+        is_narrowed = is_pointed and is_in(operand.type, INTEGERS | {TypeRoot.FLOAT})
+        is_cast = is_narrowed or self._is_comparable((item, operand))
+        return self.implicit(item, operand.type) if is_cast else item
 
     def _as_numbers(self, operands: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         """A text and a number, or a condition, with the text cast to the type of the other one."""
@@ -208,6 +218,8 @@ class CallBinder(ABC):
     def lookup(self, node: sql.SqlCall) -> FunctionDefinition:
         """The function that a call names."""
         found = self.context.function(node.function)
+        if found is None and node.name in _FRACTIONS_IN_ORDER:
+            raise self.context.unplanned(node, f"{node.name} is not supported", "Use PERCENTILE(number, fraction).")
         if found is None or found.name in _SYMBOLS or " " in found.name:
             advice = function_advice(node.name) or misspelt(node.name, self.context.function_names())
             raise self.context.error(node.function, f"no function '{node.function}' is known", advice)

@@ -1,6 +1,6 @@
 """FROM: tables, views, subqueries, joins, table functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -268,6 +268,7 @@ class RelationBinder:
     def _joined(self, node: sql.JoinRelation, left: FromItem, right: FromItem, correlation: Correlation) -> FromItem:
         kind = _KINDS[node.kind]
         width = len(left.relation.schema)
+        self._check_aliases(node.right, left.sources, right.sources)
         sources = left.sources + tuple(source.shifted(width) for source in right.sources)
         pairs = Schema(left.relation.schema.fields + right.relation.schema.fields)
         scope = Scope(sources, pairs, self.context.correlation(), self.parent)
@@ -291,6 +292,15 @@ class RelationBinder:
             return item
         others = (hint for hint in scan.hints if hint.name != "ALIAS")
         return replace(item, relation=replace(scan, hints=(*others, Hint("ALIAS", items=(source.alias or "",)))))
+
+    def _check_aliases(
+        self, node: sql.SqlRelation, left: Sequence[NamedRelation], right: Sequence[NamedRelation]
+    ) -> None:
+        """Refuse two relations of one name, to whose columns no name could refer."""
+        taken = {each.alias for each in left}
+        for name in (each.alias for each in right):
+            if name is not None and name in taken:
+                raise self.context.error(node, f"FROM names two relations '{name}'", "Give one of them an alias.")
 
     def _state_ttl(self, item: FromItem) -> str | None:
         """The time to live that the hint ``STATE_TTL`` gives an input that is a single relation."""
@@ -317,7 +327,7 @@ class RelationBinder:
         for name in names:
             one, other = self._using(name, left), self._using(name, right) + len(left.relation.schema)
             terms.append(binder.call("=", (scope.column(one), scope.column(other)), name))
-            shared.append(Shared(name.text, one, other))
+            shared.append(Shared(name.text, one, other, node.is_natural))
         return tuple(shared), terms[0] if len(terms) == 1 else binder.call("AND", tuple(terms), node)
 
     def _using(self, name: Name, item: FromItem) -> int:

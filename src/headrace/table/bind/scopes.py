@@ -76,11 +76,18 @@ class Shared:
     """A column of both inputs of a ``USING`` or ``NATURAL`` join: an unqualified name means either that is not NULL.
 
     Joins of more inputs share the column of the first one with that of each other.
+
+    Attributes:
+        name: the name of the column.
+        left: its index on the left.
+        right: its index on the right.
+        is_ambiguous: whether an unqualified name means neither, as below ``NATURAL``, where only ``*`` has the column.
     """
 
     name: str
     left: int
     right: int
+    is_ambiguous: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ class Scope:
 
     def matches(self, names: tuple[str, ...]) -> "Iterator[_Match]":
         """The columns to which names can refer, without a qualifier."""
-        hidden = {shared.right for shared in self.shared}
+        hidden = {shared.right for shared in self.shared if not shared.is_ambiguous}
         for source in self.sources:
             yield from (each for each in _matches(source, names[0], 1) if each.column not in hidden)
 

@@ -244,15 +244,18 @@ class TableFunctionBinder:
         names = relation.schema.names
         found = []
         for name in argument.partition_by:
-            if name.text not in names:
-                raise self.context.error(name, f"column '{name}' not found", misspelt(name.text, names))
-            found.append(names.index(name.text))
+            if name.text in names:
+                found.append(names.index(name.text))
+            else:
+                self.context.defer(name, f"column '{name}' not found", misspelt(name.text, names))
         return relation, tuple(found)
 
     def _time_column(self, node: sql.SqlCall, argument: sql.SqlExpression, source: Relation) -> int:
-        if not isinstance(argument, sql.Descriptor) or len(argument.columns) != 1:
+        if not isinstance(argument, sql.Descriptor):
             raise self.context.error(argument, f"{node.name} expects DESCRIPTOR(column) here")
-        (path,) = argument.columns
+        if len(argument.columns) > 1:
+            self.context.defer(argument, f"{node.name} expects DESCRIPTOR(column) here, of one column")
+        path = argument.columns[0]
         if len(path.names) > 1:
             raise self.context.error(path, "DESCRIPTOR takes a column's name alone", f"Write {path.names[-1]}.")
         name, names = path.names[-1].text, source.schema.names

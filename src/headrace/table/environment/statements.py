@@ -131,6 +131,7 @@ def execute_statement(tables: TableEnvironment, statement: Statement, source: Sq
 
 _INSTEAD: Final = {
     "ANALYZE TABLE": ": plans take statistics from the footers of Parquet and ORC files; leave it out",
+    **dict.fromkeys(("QUIT", "EXIT", "CLEAR", "HELP"), " here: it is a command of `headrace sql`"),
     "ADD JAR": ": functions and connectors are written in Python, and installed by pip",
 }
 """Alternatives to statements that are not supported."""
@@ -140,6 +141,8 @@ def _words(statement: Statement) -> str:
     """The keywords of a statement, such as ``CREATE MODEL``."""
     if isinstance(statement, sql.Jar):
         return "ADD JAR" if statement.is_add else "REMOVE JAR"
+    if isinstance(statement, sql.ClientCommand):
+        return statement.word
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 

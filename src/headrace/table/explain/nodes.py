@@ -146,9 +146,14 @@ def with_shared_sinks(roots: Sequence[PhysicalNode]) -> list[PhysicalNode]:
     """Plans with one sink for all that write into the same columns of a table."""
     alike = dict[object, list[PhysicalNode]]()
     for root in roots:
-        key = (root.target.path, root.target.targets, root.materializes) if isinstance(root, Sink) else id(root)
-        alike.setdefault(key, []).append(root)
+        alike.setdefault(_key_of_sink(root) if isinstance(root, Sink) else id(root), []).append(root)
     return [_shared_sink(found) for found in alike.values()]
+
+
+def _key_of_sink(sink: Sink) -> object:
+    """What sinks that are one have in common: rows that are only added go not together with those that change."""
+    modes = tuple(each.mode for each in sink.inputs)
+    return (sink.target.path, sink.target.targets, sink.materializes, modes)
 
 
 def _shared_sink(sinks: Sequence[PhysicalNode]) -> PhysicalNode:

@@ -16,6 +16,7 @@ from headrace.table.parse.tree.statements import (
     AnalyzeTable,
     BeginStatementSet,
     CallProcedure,
+    ClientCommand,
     ColumnAssignment,
     CompilePlan,
     ConflictAction,
@@ -72,6 +73,7 @@ _MAY_IGNORE_CASE: Final = (
 )
 _SHOWN_CREATED: Final = ("TABLE", "VIEW", "MATERIALIZED", "CATALOG", "MODEL", "CONNECTION")
 _ASSIGNED: Final = re.compile(r"\s+([^\s'=;]+)\s*=\s*(?:'((?:[^']|'')*)'|([^\s;]+))")
+_CLIENT_COMMANDS: Final = frozenset(("QUIT", "EXIT", "CLEAR", "HELP"))
 _RESET: Final = re.compile(r"\s+([^\s';]+)")
 
 
@@ -83,9 +85,12 @@ class StatementParser(AlterationParser):
     def statement(self) -> Statement:
         """A statement, without the semicolon after it."""
         parse = STATEMENTS.get(self.kind)
-        if parse is None:
+        if parse is not None:
+            return parse(self)
+        if self.token.text.upper() not in _CLIENT_COMMANDS:
             self.fail(*_NAMED_FIRST)
-        return parse(self)
+        token = self.advance()
+        return ClientCommand(token.text.upper(), start=token.start, end=token.end)
 
     def statement_of_query(self) -> Statement:
         start = self.start

@@ -54,6 +54,8 @@ def _known(scalar: Scalar, known: Constants) -> Scalar:
 
 def known_value(scalar: Scalar, literal: Literal) -> Scalar:
     """A constant in place of a column that holds it, in the column's type."""
+    if literal.value is None:
+        return replace(literal, type=scalar.type)
     if isinstance(literal.value, str):
         literal = replace(literal, type=scalar.type.not_null())
     return literal if literal.type == scalar.type else Cast(literal, type=scalar.type)

@@ -158,10 +158,13 @@ def _with_null_tests(part: Scalar) -> Scalar:
 
 
 def constants_of(condition: Scalar | None) -> dict[int, Literal]:
-    """The columns that a condition compares with a constant for equality."""
+    """The columns that a condition compares with a constant for equality, or that it wants to be NULL."""
     parts = [] if condition is None else conjuncts(simplified(condition))
     found = {}
     for part in parts:
+        if isinstance(part, Call) and part.function == "IS NULL" and isinstance(part.operands[0], InputRef):
+            column = part.operands[0]
+            found[column.index] = Literal(None, type=column.type)
         if isinstance(part, Call) and part.function == "=" and (given := _ranges(part)) is not None:
             operand, (only,) = given
             if isinstance(operand, InputRef) and only.low.literal is not None:

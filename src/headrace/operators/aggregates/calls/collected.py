@@ -106,10 +106,10 @@ def percentiles(parts: Sequence[float], is_single: bool, results: Sequence[pa.Ar
 
     columns = []
     for part in parts:
-        position = part * np.maximum(totals - 1, 0)
+        position = part * np.maximum(totals - 1, 0) + 1  # counted from one, as in Flink: the last digit depends on it
         low = np.floor(position).astype(np.int64)
         high = np.ceil(position).astype(np.int64)
-        lower, upper = at(low), at(high)
+        lower, upper = at(low - 1), at(high - 1)
         columns.append(np.where(low == high, lower, (high - position) * lower + (position - low) * upper))
     if is_single:
         return of_fixed_width(columns[0], has_values, pa.float64())

@@ -300,6 +300,13 @@ class ResetOption(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCommand(Statement):
+    """``QUIT``, ``EXIT``, ``CLEAR`` or ``HELP``, which a client executes."""
+
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
 class Jar(Statement):
     """``ADD JAR 'path'`` or ``REMOVE JAR 'path'``."""
 
