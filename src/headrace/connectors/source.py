@@ -126,11 +126,13 @@ class ReadBudget:
         records: the most records.
         bytes: the most bytes, as the source stores them.
         pieces: into how many pieces the share should be cut, if it can be.
+        cuts_cost_nothing: whether it is cut only where reading the pieces takes no longer than reading the whole.
     """
 
     records: int
     bytes: int
     pieces: int = 1
+    cuts_cost_nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class FileExtent:
         records_per_unit: records that one unit holds, on average; an estimate.
         divisible: whether the file may be cut at all.
         preferred_cuts: rising units where a cut costs nothing (the row groups of a Parquet file).
+        cuts_cost_nothing: whether cuts elsewhere cost nothing, either.
     """
 
     length: int
@@ -55,6 +56,7 @@ class FileExtent:
     records_per_unit: float = 1.0
     divisible: bool = True
     preferred_cuts: tuple[int, ...] = ()
+    cuts_cost_nothing: bool = True
 
 
 @dataclass(frozen=True, slots=True)

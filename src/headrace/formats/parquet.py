@@ -129,7 +129,8 @@ class ParquetFormat(ColumnFileFormat):
         with _open(file) as parquet:
             ends = _group_ends(parquet, file.path)
         rows = ends[-1]
-        return FileExtent(rows, bytes_per_unit=file.size / max(rows, 1), preferred_cuts=tuple(ends[1:-1]))
+        each = file.size / max(rows, 1)
+        return FileExtent(rows, bytes_per_unit=each, preferred_cuts=tuple(ends[1:-1]), cuts_cost_nothing=False)
 
     def statistics(self, file: InputFile) -> Statistics:
         with _open(file) as parquet:

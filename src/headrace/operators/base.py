@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -85,6 +86,7 @@ class OperatorContext:
         renamed_fields: which fields of the records that the operator itself keeps have other names than in what is
             stored.
         counted: counters of what happens while it is opened, which belong to the epoch that follows.
+        machine_folder: a folder of the job that all tasks on this machine share; None where there is none.
     """
 
     name: str
@@ -101,6 +103,7 @@ class OperatorContext:
     changed_windows: ChangedWindows = ChangedWindows.FAIL
     renamed_fields: RenamedFields = NOTHING_RENAMED
     counted: dict[str, int] = field(default_factory=dict)
+    machine_folder: Path | None = None
 
     @property
     def state(self) -> OperatorStates:

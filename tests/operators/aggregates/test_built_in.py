@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.common.typeinfo import Types
+from headrace.common.typeinfo.types import type_of_logical
 from headrace.common.types import Row
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator import merged_pairs
@@ -41,6 +43,8 @@ DOUBLES = st.one_of(
 TAME = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([1e9, 1e9 + 1, 1e9 + 2, 1e-9, 0.1]))
 TEXTS = st.text(max_size=2)
 BOOLEANS = st.booleans()
+NARROW = st.decimals(-(10**8) + 1, 10**8 - 1, places=2)
+WIDE = st.one_of(NARROW, st.decimals(-(10**35), 10**35, places=2))
 DECIMALS = st.one_of(
     st.decimals(-1000, 1000, places=2),
     st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**45), max_value=10**45, places=30),
@@ -51,6 +55,10 @@ DECIMALS = st.one_of(
 def ordered(value: Any) -> Any:
     """What values are ordered by: NaN is the largest."""
     return (math.isnan(value), value) if isinstance(value, float) else (False, value)
+
+
+def _decimal(digits: int) -> TypeInformation:
+    return type_of_logical(AtomicType(TypeRoot.DECIMAL, size=digits, scale=2))
 
 
 def smallest(values: list[Any]) -> Any:
@@ -143,6 +151,8 @@ CASES: dict[str, tuple[Callable[..., agg.Aggregate], TypeInformation, Any, Calla
     "min of integers": (agg.min, Types.LONG(), LONGS, smallest),
     "min of floats": (agg.min, Types.DOUBLE(), DOUBLES, smallest),
     "min of text": (agg.min, Types.STRING(), TEXTS, smallest),
+    "min of narrow decimals": (agg.min, _decimal(10), NARROW, smallest),
+    "max of decimals": (agg.max, _decimal(38), WIDE, largest),
     "max of integers": (agg.max, Types.LONG(), LONGS, largest),
     "max of floats": (agg.max, Types.DOUBLE(), DOUBLES, largest),
     "max of booleans": (agg.max, Types.BOOLEAN(), BOOLEANS, largest),

@@ -294,7 +294,8 @@ def plan_files(
             break
     if not taken:
         return None
-    pieces = tuple(list(map(PlannedRange.to_json, piece)) for piece in cut_ranges(taken, budget.pieces))
+    cut = cut_ranges(taken, budget.pieces, must_cost_nothing=budget.cuts_cost_nothing)
+    pieces = tuple(list(map(PlannedRange.to_json, piece)) for piece in cut)
     return SplitRead(split_id, list(position), [ordinal, offset], pieces, records=round(records), bytes=round(size))
 
 
@@ -310,22 +311,32 @@ def _end_within(extent: FileExtent, start: int, room: int, *, must: bool) -> int
     return _nearest(extent, end, slack=min(room // 2, room - 1), most=end)
 
 
-def cut_ranges(ranges: list[PlannedRange], pieces: int) -> Iterator[list[PlannedRange]]:
-    """The ranges in at most ``pieces`` runs of about equal bytes, in order, none of them empty."""
+def cut_ranges(
+    ranges: list[PlannedRange], pieces: int, *, must_cost_nothing: bool = False
+) -> Iterator[list[PlannedRange]]:
+    """The ranges in at most ``pieces`` runs of about equal bytes, in order, none of them empty.
+
+    Args:
+        ranges: the ranges.
+        pieces: the number of runs.
+        must_cost_nothing: whether ranges are cut only where that costs nothing.
+    """
     left = ranges
     for wanted in range(pieces, 1, -1):
-        piece, left = _take(left, sum(part.bytes for part in left) / wanted)
+        piece, left = _take(left, sum(part.bytes for part in left) / wanted, must_cost_nothing)
         if piece:
             yield piece
     if left:
         yield left
 
 
-def _take(ranges: list[PlannedRange], target: float) -> tuple[list[PlannedRange], list[PlannedRange]]:
+def _take(
+    ranges: list[PlannedRange], target: float, must_cost_nothing: bool
+) -> tuple[list[PlannedRange], list[PlannedRange]]:
     """About the first ``target`` bytes of some ranges, and the rest of them."""
     piece: list[PlannedRange] = []
     for index, part in enumerate(ranges):
-        middle = _middle(part, target)
+        middle = _middle(part, target, must_cost_nothing)
         if middle > part.start or part.start == part.end:
             piece.append(replace(part, end=middle))
             target -= piece[-1].bytes
@@ -334,15 +345,16 @@ def _take(ranges: list[PlannedRange], target: float) -> tuple[list[PlannedRange]
     return piece, []
 
 
-def _middle(part: PlannedRange, target: float) -> int:
+def _middle(part: PlannedRange, target: float, must_cost_nothing: bool) -> int:
     """The cut of a range after about ``target`` bytes; its start or its end where it is better left whole."""
     if target >= part.bytes:
         return part.end
     extent = part.extent
-    if not extent.divisible:
+    cuts_anywhere = extent.divisible and (extent.cuts_cost_nothing or not must_cost_nothing)
+    if not cuts_anywhere and not extent.preferred_cuts:
         return part.end if target * 2 >= part.bytes else part.start
     units = max(int(target / max(extent.bytes_per_unit, 1e-9)), 0)
-    slack = min(units, part.end - part.start - units) // 2
+    slack = min(units, part.end - part.start - units) // 2 if cuts_anywhere else extent.length
     return min(max(_nearest(extent, part.start + units, slack), part.start), part.end)
 
 

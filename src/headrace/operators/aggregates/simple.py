@@ -10,7 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
+from headrace.common.arrays import (
+    decimal_array,
+    fixed_width,
+    gather,
+    is_fixed_width,
+    of_fixed_width,
+    unscaled_words,
+    validity,
+)
 from headrace.common.typeinfo import BasicType, TypeInformation, Types
 from headrace.operators.aggregates.aggregate import ORDERED, Aggregate, AnyColumn, ColumnTypes, InputColumn, is_one_of
 from headrace.operators.aggregates.aggregator import (
@@ -264,6 +272,12 @@ class MinOrMax(ColumnAggregator):
         """The values that a function picks by numbers that compare as the values do."""
         if is_fixed_width(array.type):
             return of_fixed_width(*best_of(fixed_width(array), validity(array)), array.type)
+        if len(array) and pa.types.is_decimal128(array.type):
+            words, fits = unscaled_words(array)
+            if fits.all():
+                best, found = best_of(np.ascontiguousarray(words), validity(array))
+                like = pa.array(best, mask=None if found is None else ~found)
+                return decimal_array(best, array.type, like)
         encoded = array.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         ranks = np.empty(len(order), np.int64)

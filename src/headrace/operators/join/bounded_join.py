@@ -16,13 +16,14 @@ from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
-from headrace.operators.join.find_pairs import LEFT, RIGHT, portions
+from headrace.operators.join.find_pairs import LEFT, RIGHT
+from headrace.operators.join.key_index import KeyIndex
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
 from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.key_sorted_table import KeySortedTable, key_sorted, register_key_sorted_merger
 from headrace.state.runs import ALL_HASHES
-from headrace.state.runs.layout import HASH, KEY, fields_of_rows, rows_of_ranges
+from headrace.state.runs.layout import HASH, KEY, fields_of_rows
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import equal_ranges
 from headrace.state.sorted_table import TableLayout
@@ -227,22 +228,10 @@ def equal_keys(probed: pa.RecordBatch, built: pa.RecordBatch) -> Iterator[tuple[
     """
     is_exact = pa.types.is_integer(probed.column(1).type) and not probed.column(1).null_count
     place = 1 if is_exact and not built.column(1).null_count else 0
-    values = built.column(place)
-    different = pc.unique(values)
-    found = pc.index_in(probed.column(place), value_set=different)
-    finders = np.flatnonzero(np.asarray(found.is_valid()))
-    groups = fixed_width(found)[finders].astype(np.int64)
-    if len(different) == len(values):
-        order, starts, counts = np.arange(len(values)), groups, np.ones(len(groups), np.int64)
-    else:
-        of_built = fixed_width(pc.index_in(values, value_set=different)).astype(np.int64)
-        order, sizes = np.argsort(of_built, kind="stable"), np.bincount(of_built, minlength=len(different))
-        starts, counts = (np.cumsum(sizes) - sizes)[groups], sizes[groups]
-    for start, stop in portions(counts):
-        lengths = counts[start:stop]
-        some, others = np.repeat(finders[start:stop], lengths), order[rows_of_ranges(starts[start:stop], lengths)]
-        if place == 0:  # different keys may have one hash
-            are_equal = pc.equal(gather(probed.column(1), some), gather(built.column(1), others))
-            if not (is_equal := np.asarray(are_equal)).all():
-                some, others = some[is_equal], others[is_equal]
-        yield some, others
+    index = KeyIndex([built.column(place)], built.num_rows)
+    for some, others in index.pairs([probed.column(place)], probed.num_rows):
+        if place == 1:
+            yield some, others
+        else:  # different keys may have one hash
+            is_equal = np.asarray(pc.equal(gather(probed.column(1), some), gather(built.column(1), others)))
+            yield (some, others) if is_equal.all() else (some[is_equal], others[is_equal])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ import pyarrow as pa
 from headrace.common.arrays import gather
 from headrace.common.batch import Batch
 from headrace.common.typeinfo.composite import schema_of
-from headrace.operators.join.bounded_rows import BoundedRows, ReadContext, SourceRows
+from headrace.operators.join.bounded_rows import BoundedRows, ReadContext
 from headrace.operators.join.find_pairs import LEFT, RIGHT
 from headrace.operators.join.key_index import KeyIndex
 from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
@@ -59,12 +60,16 @@ class JoinedRows(BoundedRows):
     join: BroadcastHashJoin
 
     @property
-    def sources(self) -> tuple[SourceRows, ...]:
-        return (*self.input.sources, *self.join.build.sources)
+    def inputs(self) -> tuple[BoundedRows, ...]:
+        return self.input, self.join.build
 
-    def batches(self, context: ReadContext) -> Iterator[pa.RecordBatch]:
-        table = self.join.table(context)
-        for rows in self.input.batches(context):
+    @property
+    def parts(self) -> int:
+        return self.input.parts
+
+    def part(self, number: int, context: ReadContext) -> Iterator[pa.RecordBatch]:
+        table = context.once(self, partial(self.join.table, context))
+        for rows in self.input.part(number, context):
             for _, made in table.probe(rows):
                 yield made
 
@@ -161,7 +166,7 @@ class BroadcastJoinOperator(ExpressionOperator):
         if not len(batch):
             return
         if self._table is None:
-            self._table = self._join.table(ReadContext(self.context, self._storage_options))
+            self._table = self._join.table(ReadContext(self._join.build, self.context, self._storage_options))
         kind = self._join.definition.output_type
         for given, columns in self._table.probe(batch.columns):
             self.output.emit(batch.replaced(kind, columns=columns, sources=given))

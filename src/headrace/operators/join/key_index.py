@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from headrace.common.arrays import fixed_width, gather, is_fixed_width, unscaled_words, validity
 from headrace.operators.join.find_pairs import portions
 from headrace.state.keys.hashing import hash_array, hash_int64
+from headrace.state.runs.grouping import in_order
 from headrace.state.runs.layout import rows_of_ranges
 
 Longs = npt.NDArray[np.int64]
@@ -57,15 +58,23 @@ class KeyIndex:
         self.is_exact = self._slots.is_exact and known.is_exact
         slots = self._slots.of_rows(known.words, rows)
         slots = slots if kept is None else slots[kept]
-        counts = np.bincount(slots, minlength=self._slots.count + 1)
-        self._has_one = len(slots) == 0 or int(counts.max()) == 1
+        self._places = np.full(self._slots.count + 1, _NOBODY, np.int32)
+        ordinals = np.arange(len(slots), dtype=np.int32)
+        self._places[slots] = ordinals
+        self._has_one = bool((self._places.take(slots) == ordinals).all())
         if self._has_one:
-            self._places = np.full(self._slots.count + 1, _NOBODY, np.int32)
-            self._places[slots] = np.arange(rows, dtype=np.int32) if kept is None else kept
+            if kept is not None:
+                self._places[slots] = kept
             return
-        order = np.argsort(slots, kind="stable")
-        self._order = order if kept is None else kept[order]
+        counts = np.bincount(slots, minlength=self._slots.count + 1)
         self._counts, self._starts = counts, np.cumsum(counts) - counts
+        self._slots_of_rows, self._kept = slots, kept
+
+    @cached_property
+    def _order(self) -> Longs:
+        """The rows by their slots, and in their order in each; those who only ask whether a key is there need none."""
+        order = in_order(self._slots_of_rows)
+        return order if self._kept is None else self._kept[order]
 
     def pairs(self, keys: Sequence[pa.Array], rows: int) -> Iterator[tuple[Longs, Longs]]:
         """Pairs of a row with such a key and a row of the table with the same key, in chunks, in order of both.
@@ -96,7 +105,7 @@ class KeyIndex:
         given = _Words.of(keys, rows)
         if self.is_exact:
             slots = self._slots.of_rows(given.words, rows)
-            found = self._places.take(slots) >= 0 if self._has_one else self._counts.take(slots) > 0
+            found = self._places.take(slots) >= 0
             return found if given.valid is None else found & given.valid
         found = np.zeros(rows, np.bool_)
         for some, _ in self.pairs(keys, rows):

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from numbers import Number
@@ -450,6 +450,7 @@ def _mark_of(connection: Any) -> Callable[[int], str]:
 _DAY: Final = 24 * 60 * 60 * 1000
 
 _EVERYTHING: Final = ReadBudget(1 << 62, 1 << 62)
+_MOST_PIECES: Final = 16
 
 
 class TableReader(ABC):
@@ -510,11 +511,20 @@ class SourceTable(TableReader):
         return concat([pa.RecordBatch.from_pylist([], schema), *columns])
 
 
-def pieces_of(splits: SplitEnumerator, now: int) -> Iterator[Any]:
-    """All that there is to read of a bounded source."""
+def pieces_of(splits: SplitEnumerator, now: int, rows_of_piece: int | None = None) -> Iterator[Any]:
+    """All that there is to read of a bounded source.
+
+    Args:
+        splits: the source.
+        now: the time.
+        rows_of_piece: the number of rows that a piece has at least, about; None not to cut what is read at once.
+    """
     for split in splits.discover(now):
         position = splits.initial_position(split)
         while (planned := splits.plan(split, position, _EVERYTHING, now)) is not None:
+            if rows_of_piece is not None and (count := planned.records // rows_of_piece) > 1:
+                budget = replace(_EVERYTHING, pieces=min(count, _MOST_PIECES), cuts_cost_nothing=True)
+                planned = splits.plan(split, position, budget, now) or planned
             yield from planned.pieces
             position = planned.end
 

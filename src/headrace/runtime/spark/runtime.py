@@ -235,7 +235,7 @@ class SparkRuntime:
             "logs": blob.logs,
         }
         content = pickle.dumps(fields, protocol=5)
-        digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
+        digest = hashlib.sha256(content + pickle.dumps((blob.storage, self._payloads), protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
             return ShippedJob(digest, blob.storage, storage_options, content, self._payloads)
         name = self._files.write_job(content)

@@ -28,6 +28,7 @@ import pyarrow as pa
 from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.common.logs import get_logger
 from headrace.exchange.envelope import Envelope, EnvelopeKind
+from headrace.operators.join import divided_work
 from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -181,8 +182,8 @@ def make_folder(parent: str) -> str:
 
 
 def files_in(folder: str) -> list[Path]:
-    """The files of payloads, finished or not: between two epochs those of epochs that are over."""
-    return list(Path(folder).glob("[0-9]*-*.*"))
+    """The files of payloads and of divided work, finished or not: between two epochs those of epochs that are over."""
+    return [*Path(folder).glob("[0-9]*-*.*"), *divided_work.files_in(folder)]
 
 
 def remove(files: Iterable[Path]) -> None:

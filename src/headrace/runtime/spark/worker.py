@@ -130,7 +130,9 @@ class ShippedJob:
         if isinstance(content, str):
             content = read_job(shipped_in(self._storage), content)
         fields = pickle.loads(content)
-        return SerializedJob(**fields, storage=self._storage, storage_options=self._storage_options)
+        return SerializedJob(
+            **fields, storage=self._storage, storage_options=self._storage_options, payloads=self.payloads
+        )
 
 
 @dataclass(frozen=True, slots=True)

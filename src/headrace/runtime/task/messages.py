@@ -43,6 +43,8 @@ class SerializedJob:
         dependencies: what its functions need besides.
         storage_options: how its sources and sinks reach object stores; not shown, since there are secrets among them.
         logs: how the processes that tasks run in are to print logs.
+        payloads: the folder through which tasks on one machine hand large payloads to each other; None where Spark has
+            them all.
         ends_in_driver: whether its last stage may run in the driver, where all tasks run on the driver's machine.
     """
 
@@ -54,6 +56,7 @@ class SerializedJob:
     dependencies: JobDependencies = NOTHING
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     logs: LogSettings = UNCONFIGURED
+    payloads: str | None = None
     ends_in_driver: bool = False
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import Final
 
 from headrace.checkpoint.manifest import OperatorProgress, PartitionSnapshot
@@ -135,10 +136,12 @@ class TaskProcess:
     Attributes:
         clients: those that it keeps for readers and writers.
         clock: measures them.
+        folder: a folder of the job that all tasks on this machine share; None where there is none.
     """
 
     clients: KeptClients
     clock: TaskClock
+    folder: Path | None
 
 
 class OperatorChain:
@@ -186,6 +189,7 @@ class OperatorChain:
         self.members: dict[int, ChainedOperator] = {}
         self.cache = cache
         self.clock = process.clock
+        self._machine_folder = process.folder
         task = task_parameters(plan, blob, partition, process.clients, context.job_id, context.generation)
         reader_context = ReaderContext(blob.storage_options, process.clients)
         for planned in _with_own_functions(self.stage.operators, blob.plan):
@@ -211,6 +215,7 @@ class OperatorChain:
         context = replace(
             operator_context(self.plan, planned, self.partition, self.state),
             cache=cache,
+            machine_folder=self._machine_folder,
             watermark=watermark,
             changed_windows=self.plan.settings.changed_windows.get(planned.uid, ChangedWindows.FAIL),
         )
@@ -526,6 +531,7 @@ class ChainCache:
         self._taken: set[OperatorChain] = set()
         self._caches: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
         self._clients = KeptClients()
+        self._process = TaskProcess(self._clients, clock, None if blob.payloads is None else Path(blob.payloads))
         self._clients_of: tuple[str, int] | None = None
 
     def take(self, stage: int, partition: int, context: EpochContext) -> OperatorChain:
@@ -547,7 +553,7 @@ class ChainCache:
                 return chain
             self._retire((stage, partition), chain)
         cache = self._caches.pop((stage, partition), {})
-        chain = OperatorChain(self._blob, context, stage, partition, cache, TaskProcess(self._clients, self._clock))
+        chain = OperatorChain(self._blob, context, stage, partition, cache, self._process)
         self._taken.add(chain)
         return chain
 
