@@ -70,13 +70,13 @@ class ReadContext:
         return self.divided(rows, rows.parts, partial(rows.part, context=self))
 
     def divided(self, rows: BoundedRows, parts: int, compute: Compute) -> Iterator[pa.RecordBatch]:
-        """What is computed for some rows in parts, in order; other tasks on this machine compute some of the parts."""
+        """The batches of all parts of a computation, in order; other tasks on this machine compute some of them."""
         if self._work is None or parts == 1:
             return chain.from_iterable(map(compute, range(parts)))
         return self._work.results(self._numbers[id(rows)], parts, compute)
 
     def once(self, rows: BoundedRows, make: Callable[[], Made]) -> Made:
-        """What is made at the first of these calls for some rows."""
+        """The object that the first of these calls for some rows makes."""
         if id(rows) not in self._made:
             self._made[id(rows)] = make()
         made: Made = self._made[id(rows)]

@@ -151,7 +151,7 @@ def with_shared_sinks(roots: Sequence[PhysicalNode]) -> list[PhysicalNode]:
 
 
 def _key_of_sink(sink: Sink) -> object:
-    """What sinks that are one have in common: rows that are only added go not together with those that change."""
+    """The properties that parts of a sink share: rows that are only added do not join those that change."""
     modes = tuple(each.mode for each in sink.inputs)
     return (sink.target.path, sink.target.targets, sink.materializes, modes)
 
