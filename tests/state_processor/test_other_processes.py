@@ -55,9 +55,19 @@ def test_windows_of_a_checkpoint_are_read() -> None:
     )
 
 
+_READS_A_JOB = """
+import contextlib, sys
+from headrace.common.errors import SavepointError
+from headrace.savepoint.stored_job import open_job
+with contextlib.suppress(SavepointError):
+    open_job(sys.argv[1], {})
+"""
+_WORKS_BESIDE_EPOCHS = "from headrace.runtime.task.background import attempt; attempt(len, [])"
+
+
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("reader", ["headrace.savepoint.stored_job", "headrace.runtime.task.background"])
-def test_whoever_merges_runs_of_any_job_knows_all_kinds(reader: str) -> None:
+@pytest.mark.parametrize("reads", [_READS_A_JOB, _WORKS_BESIDE_EPOCHS])
+def test_processes_that_merge_runs_of_any_job_know_all_kinds(reads: str, tmp_path: Path) -> None:
     source = Path(headrace.__file__).parent
     registering = {
         ".".join(("headrace", *path.relative_to(source).with_suffix("").parts))
@@ -65,5 +75,5 @@ def test_whoever_merges_runs_of_any_job_knows_all_kinds(reader: str) -> None:
         if "\nregister_" in path.read_text()
     }
     assert len(registering) >= 5
-    loaded = set(elsewhere(f"import sys, {reader}; print(*sys.modules)").split())
+    loaded = set(elsewhere(f"{reads}\nimport sys; print(*sys.modules)", str(tmp_path)).split())
     assert not registering - loaded

@@ -23,13 +23,13 @@ from headrace.graph.specs import (
 from headrace.operators.base import Operator
 from headrace.operators.changelog.order import SortField
 from headrace.operators.functions import method_of
-from headrace.operators.pattern.automaton import Automaton
-from headrace.operators.pattern.match_values import MatchExpressions
-from headrace.operators.pattern.rules import RuleReader
 from headrace.state.protocols import KEYED, StateKind, StateKinds
 
 if TYPE_CHECKING:
+    from headrace.operators.pattern.automaton import Automaton
+    from headrace.operators.pattern.match_values import MatchExpressions
     from headrace.operators.pattern.patterns_at_work import PatternsAtWork
+    from headrace.operators.pattern.rules import RuleReader
 
 
 @dataclass(frozen=True, slots=True)

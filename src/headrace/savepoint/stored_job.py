@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, without its program
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.durable import TemporaryFolder
@@ -103,6 +102,8 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
         SavepointError: when it is neither, or a damaged one.
         CheckpointError: when the newest manifest is damaged.
     """
+    import headrace.operators.run_mergers  # noqa: F401  # state of any job is read, without its program
+
     place, number = place_and_number(os.fspath(location))
     directory = open_storage(place, options=options)
     if is_savepoint(directory):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import headrace.operators.run_mergers  # noqa: F401
 from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 from headrace.common.logs import get_logger
 from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
@@ -51,6 +50,8 @@ class WorkDone:
 
 def attempt(work: Callable[[Any], object], item: object) -> WorkDone:
     """Return what the work gives for an item, or the exception that it raises."""
+    import headrace.operators.run_mergers  # noqa: F401  # the work may merge runs of operators that this process has not
+
     try:
         return WorkDone(work(item))
     except Exception as error:
