@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from headrace.table.bind.errors import SqlValidationError
 from tests.table.connectors.session import rows, session
 
 A: Final = [(1, "x", 1), (2, "y", 5), (3, "z", 1), (4, "x", 2), (5, None, 1), (6, "x", 2), (7, "q", 3), (8, "y", None)]
@@ -34,6 +35,14 @@ QUERIES: Final = [
     "SELECT id, CASE WHEN a.v IN (SELECT b.v FROM b WHERE b.k < a.k) THEN 'x' ELSE 'y' END FROM a",
     "SELECT id FROM a WHERE a.v IN (SELECT b.v FROM b WHERE b.k = a.k) OR a.id = 2",
     "SELECT id FROM a WHERE a.v NOT IN (SELECT b.v FROM b WHERE b.k = a.k) OR a.id = 1",
+    # over groups
+    "SELECT a.v, (SELECT SUM(b.v) FROM b WHERE b.v = a.v), COUNT(*) FROM a GROUP BY a.v",
+    "SELECT COUNT(*), (SELECT SUM(b.v) FROM b WHERE b.k = a.k) FROM a GROUP BY a.k",
+    "SELECT k FROM a WHERE k IN (SELECT k FROM u) GROUP BY k HAVING COUNT(*) > (SELECT COUNT(*) FROM b WHERE k = a.k)",
+    "SELECT a.v, a.k, COUNT(*) FROM a GROUP BY a.v, a.k HAVING a.v IN (SELECT v FROM b WHERE k = a.k AND v <= a.v)",
+    "SELECT k FROM a GROUP BY k HAVING k IN (SELECT k FROM b WHERE EXISTS (SELECT 1 FROM u WHERE k = a.k AND v > b.v))",
+    "SELECT a.k, SUM((SELECT MAX(b.v) FROM b WHERE b.k = a.k)) FROM a GROUP BY a.k",
+    "SELECT a.k, COUNT(*) FILTER (WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k)) FROM a GROUP BY a.k",
     # the first rows
     "SELECT id, (SELECT b.id FROM b WHERE b.k = a.k ORDER BY b.v DESC LIMIT 1) FROM a",
     "SELECT id, (SELECT b.id FROM b WHERE b.v >= a.v ORDER BY b.v DESC, b.id LIMIT 1 OFFSET 1) FROM a",
@@ -89,6 +98,14 @@ def test_rows_are_those_of_sqlite(database: sqlite3.Connection, query: str) -> N
 
 FIRST: Final = "LATERAL (SELECT id FROM b WHERE b.k = a.k ORDER BY b.id LIMIT 2) AS t"
 BOTH: Final = "LATERAL (SELECT v FROM b WHERE b.k = a.k UNION SELECT v FROM u WHERE u.k = a.k) AS t"
+
+
+def test_a_subquery_over_groups_refers_to_what_is_grouped() -> None:
+    tables = session(*map(view, TABLES))
+    with pytest.raises(SqlValidationError, match="'v' is not being grouped"):
+        tables.sql_query("SELECT a.k, (SELECT SUM(b.v) FROM b WHERE b.v = a.v) FROM a GROUP BY a.k")
+
+
 X, Y = [("x", 10), ("x", 12)], [("y", 11), ("y", 16)]
 LATERALS: Final = [
     (f"SELECT a.k, t.id FROM (SELECT DISTINCT k FROM a WHERE v > 1) AS a, {FIRST}", [("q", 15), *X, *Y]),

@@ -9,13 +9,23 @@ from headrace.common.logical_types import LogicalType
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.forms import on_null
-from headrace.table.bind.scopes import Scope
+from headrace.table.bind.scopes import Scope, correlation_of
 from headrace.table.functions.definitions import CallShape, FunctionDefinition
 from headrace.table.functions.kinds import FunctionKind
 from headrace.table.functions.table import FUNCTIONS
 from headrace.table.functions.types import BIGINT, INT, timestamp
+from headrace.table.logical.node import LogicalNode, transform
 from headrace.table.logical.relations import Hint, LogicalAggregate, Project, Relation
-from headrace.table.logical.scalars import AggregateCall, Call, InputRef, Literal, Options, Scalar, SortKey
+from headrace.table.logical.scalars import (
+    AggregateCall,
+    Call,
+    CorrelatedRef,
+    InputRef,
+    Literal,
+    Options,
+    Scalar,
+    SortKey,
+)
 from headrace.table.logical.schema import TimeAttribute, unique_names
 from headrace.table.parse.tree import expressions as sql
 from headrace.table.parse.tree import json
@@ -72,6 +82,9 @@ class GroupBinder(ExpressionBinder):
     reference to a column is refused. The input columns of the aggregation are collected as calls are bound: first the
     grouping columns, then the arguments, each once.
 
+    Attributes:
+        correlation: how subqueries refer to the rows of the aggregation.
+
     Args:
         queries: the binder of subqueries.
         scope: the columns of FROM.
@@ -89,6 +102,7 @@ class GroupBinder(ExpressionBinder):
     ) -> None:
         super().__init__(queries, scope, "SELECT", windows)
         self.inner = ExpressionBinder(queries, scope, "an aggregate")
+        self.correlation = self.context.correlation()
         self.names_of: dict[str, str] = {}
         self.inputs: list[Scalar] = []
         self.input_names: list[str] = []
@@ -169,6 +183,27 @@ class GroupBinder(ExpressionBinder):
                 )
             return found
         return super().bind(node)
+
+    def subquery(self, node: QueryExpression) -> Relation:
+        """The relation of a subquery, which refers to grouping columns of the aggregation's row."""
+        found = self.queries.subquery(node, replace(self.scope, correlation=self.correlation))
+        if not self.correlation.is_used:
+            return found
+
+        def over_group(each: LogicalNode) -> LogicalNode:
+            if not isinstance(each, CorrelatedRef) or each.correlation != self.correlation.name:
+                return each
+            column = InputRef(each.index, type=each.type, time=each.time)
+            if column not in self.inputs[: self.group]:
+                raise self.context.error(
+                    node, f"expression '{each.name}' is not being grouped", "Add it to GROUP BY, or write an aggregate."
+                )
+            group = self._group_column(column)
+            return replace(each, index=self.inputs.index(column), type=group.type)
+
+        made = transform(found, LogicalNode, over_group)
+        assert isinstance(made, Relation)
+        return made
 
     def _binary(self, node: sql.Binary) -> Scalar:
         """A chain of operators, which may begin with a grouped expression: ``a + 1 + 1`` of ``GROUP BY a + 1``."""
@@ -340,7 +375,9 @@ class GroupBinder(ExpressionBinder):
         columns = [each.index for each in self.inputs if isinstance(each, InputRef)]
         if columns == list(range(len(source.schema))) and names == source.schema.names:
             return source
-        return Project(source, tuple(self.inputs), names)
+        return Project(
+            source, tuple(self.inputs), names, correlation=correlation_of(self.inputs, self.scope.correlation)
+        )
 
 
 def window_part_type(part: str, window: Scalar) -> tuple[LogicalType, TimeAttribute | None]:

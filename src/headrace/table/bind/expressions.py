@@ -30,7 +30,7 @@ from headrace.table.functions.types import (
     root_of,
     with_nullability,
 )
-from headrace.table.logical.relations import Project
+from headrace.table.logical.relations import Project, Relation
 from headrace.table.logical.scalars import (
     Branch,
     Call,
@@ -303,9 +303,13 @@ class ExpressionBinder(CallBinder):
             return self.call("NOT", (equal,), node) if name == "<>" else equal
         return self.call(name, (left, right), node)
 
+    def subquery(self, node: QueryExpression) -> Relation:
+        """The relation of a subquery, which may refer to the row of this scope."""
+        return self.queries.subquery(node, self.scope)
+
     def _in_query(self, node: sql.InQuery) -> Scalar:
         operands = self._row(node.operand)
-        relation = self.queries.subquery(node.query, self.scope)
+        relation = self.subquery(node.query)
         types = relation.schema.types
         if len(types) != len(operands):
             raise self.context.error(node, f"IN compares {len(operands)} values with {len(types)} columns of the query")
@@ -327,7 +331,7 @@ class ExpressionBinder(CallBinder):
         if node.query is None:
             found = tuple(self.call(name, (operand, self.bind(item)), node) for item in node.items)
             return found[0] if len(found) == 1 else self.call("AND" if node.is_all else "OR", found, node)
-        relation = self.queries.subquery(node.query, self.scope)
+        relation = self.subquery(node.query)
         self._one_column(node.query, len(relation.schema))
         self.call(name, (operand, column_of(relation.schema.types[0])), node)
         kind = SubqueryKind.ALL if node.is_all else SubqueryKind.SOME
@@ -341,13 +345,13 @@ class ExpressionBinder(CallBinder):
     def _exists(self, node: sql.Exists) -> Scalar:
         if node.is_unique:
             raise self.context.error(node, "there is no predicate UNIQUE")
-        relation = self.queries.subquery(node.query, self.scope)
+        relation = self.subquery(node.query)
         if isinstance(relation, Project):
             relation = relation.input  # EXISTS does not depend on the selected columns
         return Subquery(SubqueryKind.EXISTS, relation, type=BOOLEAN.not_null())
 
     def _scalar_query(self, node: sql.ScalarQuery) -> Scalar:
-        relation = self.queries.subquery(node.query, self.scope)
+        relation = self.subquery(node.query)
         self._one_column(node.query, len(relation.schema))
         column = relation.schema[0]
         return Subquery(SubqueryKind.SCALAR, relation, type=column.type.as_nullable(), time=column.time)
@@ -469,7 +473,7 @@ class ExpressionBinder(CallBinder):
         return Call("ROW", operands, type=kind)
 
     def _collection_query(self, node: sql.CollectionQuery) -> Scalar:
-        relation = self.queries.subquery(node.query, self.scope)
+        relation = self.subquery(node.query)
         columns = relation.schema
         element = columns.types[0] if len(columns) == 1 else columns.row_type()
         if node.kind is sql.ConstructorKind.MAP:

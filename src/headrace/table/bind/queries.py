@@ -300,7 +300,7 @@ class _SelectBinder:
             names = {scalar.index: name for scalar, name in items if isinstance(scalar, InputRef)}
             relation = self.groups.relation(relation, names, hints)
         if having is not None:
-            relation = filtered(relation, having, self.scope.correlation)
+            relation = filtered(relation, having, self._correlation)
         extra_names = (
             relation.schema.names[each.index] if isinstance(each, InputRef) else f"EXPR${at}"
             for at, each in enumerate(extra, len(items))
@@ -311,6 +311,11 @@ class _SelectBinder:
         if node.quantifier is sqle.SetQuantifier.DISTINCT:
             relation = self._distinct(relation, len(items))
         return SelectedColumns(relation, len(items), keys, tuple(name for _, name in items))
+
+    @property
+    def _correlation(self) -> Correlation:
+        """The variable by which subqueries behind WHERE refer to the row."""
+        return self.scope.correlation if self.groups is None else self.groups.correlation
 
     def _clause(self, clause: str, node: sqle.SqlExpression) -> Scalar:
         self.binder.clause = clause
@@ -334,7 +339,7 @@ class _SelectBinder:
         below = relation.input if is_having and isinstance(relation, Filter) else None
         if isinstance(below, LogicalAggregate) and _is_identity(expressions, len(relation.schema)):
             return relation.with_parts(Relation, [replace(below, names=names)])
-        correlation = correlation_of(expressions, self.scope.correlation)
+        correlation = correlation_of(expressions, self._correlation)
         return Project(relation, expressions, names, hints if self.groups is None else (), correlation=correlation)
 
     def _distinct(self, relation: Relation, width: int) -> Relation:
