@@ -1,27 +1,23 @@
 """Specs of operators over changelogs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import type_of_logical
 from headrace.expressions import Bound
 from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, OperatorSpec, OutputSchema
-from headrace.operators.aggregates.calls import AggregateOperation
 from headrace.operators.base import Operator
-from headrace.operators.changelog.order import SortField
-from headrace.operators.changelog.over.functions import OverFrame
-from headrace.operators.changelog.rank import (
-    AppendRankOperator,
-    Ranking,
-    RankRange,
-    RankStrategy,
-    RetractRankOperator,
-    UpdateRankOperator,
-)
+from headrace.operators.changelog.order import RankRange, RankStrategy, SortField
 from headrace.state.keys import KeyCodec
 from headrace.state.protocols import KEYED, StateKinds
+
+if TYPE_CHECKING:
+    from headrace.operators.aggregates.calls import AggregateOperation
+    from headrace.operators.changelog.over.functions import OverFrame
 
 _KEYED_INPUT: tuple[InputKind, ...] = (InputKind.KEYED,)
 
@@ -223,13 +219,6 @@ class DeduplicateSpec(ChangelogSpec):
         return EarliestRowOperator(type_, codec, time_field=self.time_field, ttl=self.ttl)
 
 
-_RANKS: Final[dict[RankStrategy, Callable[..., Operator]]] = {
-    RankStrategy.APPEND: AppendRankOperator,
-    RankStrategy.UPDATE: UpdateRankOperator,
-    RankStrategy.RETRACT: RetractRankOperator,
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSpec(ChangelogSpec):
     """The first rows of each key in an order (Top-N), or without an order (``LIMIT``).
@@ -263,11 +252,23 @@ class RankSpec(ChangelogSpec):
         return "rows that would move up when another one goes are not remembered" if appends else ""
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.changelog.rank import (
+            AppendRankOperator,
+            Ranking,
+            RetractRankOperator,
+            UpdateRankOperator,
+        )
+
+        kinds: dict[RankStrategy, Callable[..., Operator]] = {
+            RankStrategy.APPEND: AppendRankOperator,
+            RankStrategy.UPDATE: UpdateRankOperator,
+            RankStrategy.RETRACT: RetractRankOperator,
+        }
         schema = parameters.inputs[0]
-        type_, codec = schema.record_type, codec_of(schema)
         unique_key = self.unique_key if self.strategy is RankStrategy.UPDATE else ()
         ranking = Ranking(self.order, self.ranks, self.update_before, unique_key)
-        return _RANKS[self.strategy](type_, parameters.output_type, codec, ranking, ttl=self.ttl)
+        kind = kinds[self.strategy]
+        return kind(schema.record_type, parameters.output_type, codec_of(schema), ranking, ttl=self.ttl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, Ope
 from headrace.graph.window_specs import of_sides
 from headrace.operators.base import Operator
 from headrace.operators.join.find_pairs import JoinInterval
-from headrace.operators.join.regular.stored_rows import SideState
+from headrace.operators.join.regular.definition import SideState
 from headrace.operators.join.results import JoinType
 from headrace.state.protocols import KEYED, StateKinds
 

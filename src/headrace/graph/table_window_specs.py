@@ -13,8 +13,7 @@ from headrace.graph.changelog_specs import ChangelogSpec, codec_of
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema
 from headrace.graph.window_specs import ColumnarWindowSpec, layout_over
 from headrace.operators.base import KeyedOperator, Operator
-from headrace.operators.changelog.order import SortField
-from headrace.operators.changelog.rank import RankRange
+from headrace.operators.changelog.order import RankRange, SortField
 from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWindows, RegularWindows
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.common import Types
 from headrace.graph.changelog_specs import RankSpec
-from headrace.operators.changelog.order import SortField
-from headrace.operators.changelog.rank import RankRange, RankStrategy
+from headrace.operators.changelog.order import RankRange, RankStrategy, SortField
 from tests.draws import draws
 from tests.operators.changelog.driven import run
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.graph.join_specs import MultiJoinSpec
-from headrace.operators.join.regular.stored_rows import SideState
+from headrace.operators.join.regular.definition import SideState
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef, all_of
 from tests.draws import draws

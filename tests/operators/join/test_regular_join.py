@@ -17,7 +17,7 @@ from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.graph.join_specs import RegularJoinSpec
 from headrace.operators.binary_rows import buckets, hashes_of
-from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
+from headrace.operators.join.regular.definition import SideState, Uniqueness
 from headrace.operators.join.results import JoinType
 from headrace.table.evaluation import ExpressionCompiler
 from headrace.table.logical.scalars import BOOLEAN, Call, InputRef

@@ -15,8 +15,7 @@ from headrace.common.logical_types import AtomicType, TypeRoot, bigint, string
 from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from headrace.graph.table_window_specs import TableWindowSpec, WindowRankSpec, WindowTableFunctionSpec
 from headrace.operators.aggregates.calls import AggregateOperation
-from headrace.operators.changelog.order import SortField
-from headrace.operators.changelog.rank import RankRange
+from headrace.operators.changelog.order import RankRange, SortField
 from headrace.operators.window.table import firing_order
 from headrace.operators.window.table.firing_order import TimerHeap
 from headrace.operators.window.table.local_time import LocalTime

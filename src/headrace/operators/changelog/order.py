@@ -1,9 +1,10 @@
-"""The order of rows by columns, as in ``ORDER BY``."""
+"""The order of rows by columns, as in ``ORDER BY``, and the ranks in it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,36 @@ class SortField:
     field: int
     is_descending: bool = False
     nulls_last: bool | None = None
+
+
+class RankStrategy(Enum):
+    """Flink's strategies to rank, which differ in the changes that come in and so in the state that is kept."""
+
+    APPEND = "AppendFastStrategy"
+    UPDATE = "UpdateFastStrategy"
+    RETRACT = "RetractStrategy"
+
+
+@dataclass(frozen=True, slots=True)
+class RankRange:
+    """The range of ranks to emit.
+
+    Attributes:
+        start: the first, from 1.
+        end: the last; None where a column holds it.
+        end_field: the position of that column.
+        shows_rank: whether the rank is emitted as the last column.
+    """
+
+    start: int
+    end: int | None
+    end_field: int | None = None
+    shows_rank: bool = False
+
+    @property
+    def by_rank(self) -> bool:
+        """Return whether changes are per rank; else rows are only inserted and deleted."""
+        return self.shows_rank or self.start > 1
 
 
 def order_codes(rows: pa.RecordBatch | Picked, fields: Sequence[SortField]) -> list[Longs]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,7 @@ from headrace.operators.changelog.keyed_changes import (
     KeyedChangesOperator,
 )
 from headrace.operators.changelog.lifetimes import Lifetimes, RowsInOrder
-from headrace.operators.changelog.order import SortField, order_codes, places_in_order, places_of
+from headrace.operators.changelog.order import RankRange, SortField, order_codes, places_in_order, places_of
 from headrace.state.runs.grouping import in_order
 
 if TYPE_CHECKING:
@@ -31,36 +30,6 @@ if TYPE_CHECKING:
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-class RankStrategy(Enum):
-    """Flink's strategies to rank, which differ in the changes that come in and so in the state that is kept."""
-
-    APPEND = "AppendFastStrategy"
-    UPDATE = "UpdateFastStrategy"
-    RETRACT = "RetractStrategy"
-
-
-@dataclass(frozen=True, slots=True)
-class RankRange:
-    """The range of ranks to emit.
-
-    Attributes:
-        start: the first, from 1.
-        end: the last; None where a column holds it.
-        end_field: the position of that column.
-        shows_rank: whether the rank is emitted as the last column.
-    """
-
-    start: int
-    end: int | None
-    end_field: int | None = None
-    shows_rank: bool = False
-
-    @property
-    def by_rank(self) -> bool:
-        """Return whether changes are per rank; else rows are only inserted and deleted."""
-        return self.shows_rank or self.start > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from headrace.common.types import RowKind
 from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import portions
-from headrace.operators.join.regular.definition import rows_at
+from headrace.operators.join.regular.definition import SideState, rows_at
 from headrace.operators.join.regular.records import ChangelogJoinOperator, JoinRecords, in_order_of_state
-from headrace.operators.join.regular.stored_rows import JoinEntries, RowsThere, SideState
+from headrace.operators.join.regular.stored_rows import JoinEntries, RowsThere
 from headrace.operators.join.results import NO_MATCH
 from headrace.operators.stateless import computed, user_code_of
 from headrace.operators.waiting import TakenBatches

@@ -17,8 +17,8 @@ from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, con
 from headrace.operators.changelog.event_time import EventTimeOperator
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
-from headrace.operators.join.regular.stored_rows import FoundRows, SideState, StoredSide
+from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition, SideState
+from headrace.operators.join.regular.stored_rows import FoundRows, StoredSide
 from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.window.columnar.accumulators import ArrivalCounter
 from headrace.state.keys import KeyColumn

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import ClassVar, Final
 
-from headrace.operators.changelog.rank import RankStrategy
+from headrace.operators.changelog.order import RankStrategy
 from headrace.operators.join.results import JoinType
 from headrace.table.explain.phases import Phase
 from headrace.table.logical.schema import Schema, TimeAttribute

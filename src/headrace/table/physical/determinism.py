@@ -14,7 +14,7 @@ from functools import singledispatch
 from typing import Final
 
 from headrace.common.configuration import Configuration
-from headrace.operators.changelog.rank import RankStrategy
+from headrace.operators.changelog.order import RankStrategy
 from headrace.operators.join.results import JoinType
 from headrace.table.functions.definitions import USER_FUNCTION, Determinism, FunctionDefinition
 from headrace.table.functions.table import FUNCTIONS, definition_of_call

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.common.logical_types import string
 from headrace.graph.join_specs import BoundedJoinSpec, RegularJoinSpec
-from headrace.operators.join.regular.stored_rows import SideState, Uniqueness
+from headrace.operators.join.regular.definition import SideState, Uniqueness
 from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
 from headrace.table.functions.types import CHARACTERS, is_in

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Final
 
 from headrace.graph.join_specs import MultiJoinSpec
-from headrace.operators.join.regular.stored_rows import SideState
+from headrace.operators.join.regular.definition import SideState
 from headrace.operators.join.results import JoinType
 from headrace.table.bind.hints import time_to_live
 from headrace.table.logical.relations import LogicalJoin, joined_schema

@@ -10,7 +10,7 @@ from typing import ClassVar
 from headrace.common.logical_types import bigint
 from headrace.graph.changelog_specs import DeduplicateSpec, RankSpec
 from headrace.graph.table_window_specs import WindowRankSpec
-from headrace.operators.changelog.rank import RankRange, RankStrategy
+from headrace.operators.changelog.order import RankRange, RankStrategy
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from headrace.graph.changelog_specs import RankSpec, SortSpec, TemporalSortSpec
-from headrace.operators.changelog.rank import RankRange, RankStrategy
+from headrace.operators.changelog.order import RankRange, RankStrategy
 from headrace.table.logical.errors import placed
 from headrace.table.logical.relations import LogicalSort
 from headrace.table.logical.scalars import SortKey

@@ -1,8 +1,9 @@
-"""The definition of a join: its kind, its inputs, its output, and the condition on which two rows match."""
+"""The definition of a join: its kind, its inputs, how their rows are stored, its output, and when two rows match."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -35,6 +36,32 @@ class Rows(Protocol):
 
     def column(self, index: int) -> pa.Array:
         """One column."""
+
+
+class Uniqueness(Enum):
+    """The uniqueness of an input's rows with one join key."""
+
+    ONE_ROW = "one row"
+    """At most one row: the join key contains a unique key."""
+    UNIQUE_KEY = "unique key"
+    """Rows differ in the columns of a unique key."""
+    NONE = "none"
+    """Rows may be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideState:
+    """The layout in which the rows of one input are stored.
+
+    Attributes:
+        uniqueness: the uniqueness of rows with one join key.
+        unique_key: the positions of the columns of the unique key.
+        ttl: the time to live of a row after it was last written, in milliseconds of processing time; 0 for ever.
+    """
+
+    uniqueness: Uniqueness = Uniqueness.NONE
+    unique_key: tuple[int, ...] = ()
+    ttl: int = 0
 
 
 @dataclass(frozen=True)

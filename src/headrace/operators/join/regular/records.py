@@ -19,17 +19,8 @@ from headrace.common.batch import Kinds, take_back
 from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.binary_rows import buckets
 from headrace.operators.join.find_pairs import LEFT, RIGHT, portions
-from headrace.operators.join.regular.definition import JoinCondition
-from headrace.operators.join.regular.stored_rows import (
-    STORED,
-    FoundRows,
-    JoinEntries,
-    RowsThere,
-    SideState,
-    StoredSide,
-    Uniqueness,
-    no_rows,
-)
+from headrace.operators.join.regular.definition import JoinCondition, SideState, Uniqueness
+from headrace.operators.join.regular.stored_rows import STORED, FoundRows, JoinEntries, RowsThere, StoredSide, no_rows
 from headrace.operators.join.results import NO_MATCH
 from headrace.operators.waiting import BufferingOperator, TakenBatches
 from headrace.operators.window.columnar.accumulators import ArrivalCounter

@@ -14,9 +14,9 @@ from headrace.common.types import RowKind
 from headrace.operators.base import KeyedBatch, OperatorContext
 from headrace.operators.changelog.rows_of_keys import check_stores
 from headrace.operators.join.find_pairs import LEFT, RIGHT
-from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition
+from headrace.operators.join.regular.definition import JoinCondition, JoinDefinition, SideState
 from headrace.operators.join.regular.records import Arrivals, ChangelogJoinOperator, JoinRecords, find_matches
-from headrace.operators.join.regular.stored_rows import JoinEntries, SideState
+from headrace.operators.join.regular.stored_rows import JoinEntries
 from headrace.operators.join.results import NO_MATCH, JoinType
 from headrace.operators.waiting import TakenBatches
 

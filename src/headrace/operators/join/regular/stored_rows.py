@@ -7,7 +7,6 @@ while many records are processed at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import OperatorContext
 from headrace.operators.binary_rows import Words, hashes_of
 from headrace.operators.changelog.last_row import running_maximum
+from headrace.operators.join.regular.definition import SideState, Uniqueness
 from headrace.state.key_sorted_table import KeySortedTable, register_key_sorted_merger
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs.grouping import in_order, sorted_by
@@ -28,32 +28,6 @@ from headrace.state.sorted_table import TableLayout
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-class Uniqueness(Enum):
-    """The uniqueness of an input's rows with one join key."""
-
-    ONE_ROW = "one row"
-    """At most one row: the join key contains a unique key."""
-    UNIQUE_KEY = "unique key"
-    """Rows differ in the columns of a unique key."""
-    NONE = "none"
-    """Rows may be equal."""
-
-
-@dataclass(frozen=True, slots=True)
-class SideState:
-    """The layout in which the rows of one input are stored.
-
-    Attributes:
-        uniqueness: the uniqueness of rows with one join key.
-        unique_key: the positions of the columns of the unique key.
-        ttl: the time to live of a row after it was last written, in milliseconds of processing time; 0 for ever.
-    """
-
-    uniqueness: Uniqueness = Uniqueness.NONE
-    unique_key: tuple[int, ...] = ()
-    ttl: int = 0
 
 
 _KIND: Final = "regular-join"

@@ -18,8 +18,8 @@ from headrace.state.runs.grouping import in_order
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import KeyedBatch
+    from headrace.operators.changelog.order import RankRange
     from headrace.operators.changelog.pending_rows import DueRows
-    from headrace.operators.changelog.rank import RankRange
     from headrace.state.keys import KeyCodec
 
 Longs = npt.NDArray[np.int64]
