@@ -1,11 +1,16 @@
-"""Locations: which kind of storage a path or URI names, and opening it."""
+"""Locations: which kind of storage a path or URI names, and opening it.
+
+Modules of remote storages are imported when one is named: a job on POSIX paths needs none of them.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from headrace.common.durable import Permissions
@@ -13,16 +18,10 @@ from headrace.common.errors import CheckpointStorageError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.storage.file_system import FileSystem, PosixFileSystem
 from headrace.storage.folder import Folder, posix_folder
-from headrace.storage.hdfs import HdfsFileSystem
-from headrace.storage.object_store import ObjectStore, Options, client, options_for
-from headrace.storage.settings import (
-    DEFAULT_SETTINGS,
-    PROFILE,
-    check_settings,
-    complete_settings,
-    is_of_hdfs,
-    with_profile,
-)
+
+if TYPE_CHECKING:
+    from headrace.storage.hdfs import HdfsFileSystem
+    from headrace.storage.object_store import Options
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""
@@ -110,6 +109,8 @@ def object_folder(location: str, options: Mapping[str, str]) -> Folder:
     Raises:
         CheckpointStorageError: when it names no bucket, or what cannot be a prefix; or when the options do not fit.
     """
+    from headrace.storage.object_store import ObjectStore, client
+
     parts = _split(location)
     bucket = bucket_of(parts.scheme, parts.netloc)
     prefix = parts.path.strip("/")
@@ -141,6 +142,9 @@ def hdfs_folder(location: str, permissions: Permissions, options: Mapping[str, s
 
 
 def _hdfs(authority: str, options: Mapping[str, str]) -> HdfsFileSystem:
+    from headrace.storage.hdfs import HdfsFileSystem
+    from headrace.storage.settings import check_settings, complete_settings
+
     settings = complete_settings(options)
     check_settings(authority, settings)
     hdfs = HdfsFileSystem(authority, tuple(sorted(settings.items())))
@@ -154,6 +158,9 @@ def complete_options(bucket: str, options: Mapping[str, str]) -> Options:
     Raises:
         CheckpointStorageError: when the profile cannot be used.
     """
+    from headrace.storage.object_store import options_for
+    from headrace.storage.settings import with_profile
+
     mine = options_for(bucket, options)
     return tuple(sorted((with_profile(mine) if bucket.startswith(("s3:", "s3a:")) else mine).items()))
 
@@ -187,6 +194,8 @@ def file_system_of(place: str, options: Mapping[str, str]) -> FileSystem:
         return PosixFileSystem()
     if place.startswith(f"{HDFS}:"):
         return _hdfs(place, options)
+    from headrace.storage.object_store import ObjectStore
+
     return ObjectStore(place, complete_options(place, options))
 
 
@@ -213,6 +222,9 @@ def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:
 
     What is wrong with either is an error when that storage is used, which perhaps it is not.
     """
+    from headrace.storage.object_store import options_for
+    from headrace.storage.settings import PROFILE, complete_settings, is_of_hdfs, with_profile
+
     found = dict(options)
     with contextlib.suppress(CheckpointStorageError):
         found = {key: value for key, value in found.items() if not is_of_hdfs(key)} | complete_settings(options)
@@ -227,6 +239,8 @@ def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:
 
 def are_said(options: Mapping[str, str]) -> bool:
     """Return whether options say how storages are reached, which may be secret, in options as tasks have them."""
+    from headrace.storage.settings import DEFAULT_SETTINGS
+
     return any(value and DEFAULT_SETTINGS.get(key) != value for key, value in options.items())
 
 

@@ -136,16 +136,17 @@ def _look_only_in(path: Sequence[str]) -> None:
         del sys.path_importer_cache[known]
 
 
-def _modules_of_operators() -> Iterator[str]:
-    """The names of all modules of operators, which specs import when they create operators."""
-    package = importlib.import_module("headrace.operators")
-    return (module.name for module in pkgutil.walk_packages(package.__path__, "headrace.operators."))
+def _imported_on_demand() -> Iterator[str]:
+    """The names of modules that are imported when they are needed: those of operators, and of storages."""
+    for name in ("headrace.operators", "headrace.storage"):
+        package = importlib.import_module(name)
+        yield from (module.name for module in pkgutil.walk_packages(package.__path__, f"{name}."))
 
 
 def prepare_forks() -> None:
     """Import all that tasks need, so that what is forked has it, and differs only where it has to."""
     gc.disable()  # nothing of what is imported is garbage, and looking for some takes a quarter of the time
-    for name in (*_IMPORTED, *_modules_of_operators()):
+    for name in (*_IMPORTED, *_imported_on_demand()):
         importlib.import_module(name)
     import numpy
     import pyarrow
