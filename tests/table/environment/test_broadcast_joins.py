@@ -15,6 +15,7 @@ from headrace.table import TableEnvironment
 from headrace.table.environment.statements import bound_statements
 from headrace.table.parse.parser import parse_statement
 from headrace.table.parse.source import SqlSource
+from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.broadcast_joins import BroadcastJoin
 from headrace.table.physical.joins import AnyJoin, HashJoin
 from headrace.table.physical.node import PhysicalNode
@@ -207,3 +208,34 @@ def test_no_task_computes_a_build_side_that_calls_functions_of_the_user(folder: 
 def _joins_of_build_sides(tables: TableEnvironment, query: str) -> int:
     joins = [node for node in plan_of(tables, query).walk() if isinstance(node, BroadcastJoin)]
     return sum(isinstance(node, AnyJoin | BroadcastJoin) for join in joins for node in join.build.node.walk())
+
+
+def test_rows_are_filtered_by_a_part_of_their_key_before_they_are_grouped(tmp_path: Path) -> None:
+    count = 120_000
+    offers = {"part": [n // 4 for n in range(count)], "supplier": [n % 7 for n in range(count)], "stock": [9] * count}
+    lines = {"part": [n % 30_000 for n in range(count)], "supplier": [n % 7 for n in range(count)], "sold": [1] * count}
+    parts = {"part": list(range(30_000)), "name": [f"{('tea', 'cup')[n % 50 > 0]} {n}" for n in range(30_000)]}
+    statements = []
+    for name, columns in (("offers", offers), ("lines", lines), ("parts", parts)):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(columns), tmp_path / name / "a.parquet")
+        fields = ", ".join(f"{each} {'STRING' if each == 'name' else 'BIGINT'}" for each in columns)
+        statements.append(
+            f"CREATE TABLE {name} ({fields}) WITH "
+            f"('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path / name}')"
+        )
+    query = (
+        "SELECT part, supplier FROM offers WHERE part IN (SELECT part FROM parts WHERE name LIKE 'tea%') AND stock > "
+        "(SELECT 2 * SUM(sold) FROM lines WHERE lines.part = offers.part AND lines.supplier = offers.supplier)"
+    )
+    filtering, plain = (
+        session(*statements, is_streaming=False, **{FILTER: setting, "parallelism.default": "2"})
+        for setting in ("true", "false")
+    )
+    assert [_filtered_groups(each, query) for each in (filtering, plain)] == [1, 0]
+    assert Counter(rows(filtering, query)) == Counter(rows(plain, query)) != Counter()
+
+
+def _filtered_groups(tables: TableEnvironment, query: str) -> int:
+    groups = [node for node in plan_of(tables, query).walk() if isinstance(node, GroupAggregate)]
+    return sum(isinstance(node, BroadcastJoin) for group in groups for node in group.inputs[0].walk())

@@ -268,20 +268,20 @@ def executed_join(
     if costs is None:
         return bounded_join(join, left, right, threshold)
     has_smaller_left = costs.estimates.rows(join.left) < costs.estimates.rows(join.right)
-    keys, filters = JoinKeys.of(join.condition, len(left.schema)), _filters(join, left, right, costs, context)
+    filters = _filters(join, left, right, costs, context)
     of_groups = [None if each is None or not each.is_of_groups else each for each in filters]
-    left, right = _filtered(left, keys.left, of_groups[0]), _filtered(right, keys.right, of_groups[1])
+    left, right = _filtered(left, of_groups[0]), _filtered(right, of_groups[1])
     others = [None if each is None or each.is_of_groups else each for each in filters]
     saved = sum(each.saved for each in others if each is not None)
     broadcast = _broadcast_join(join, left, right, costs, costs.of_shuffling(join) - saved)
     if broadcast is not None:
         return broadcast
-    left, right = _filtered(left, keys.left, others[0]), _filtered(right, keys.right, others[1])
+    left, right = _filtered(left, others[0]), _filtered(right, others[1])
     return bounded_join(join, left, right, threshold, has_smaller_left=has_smaller_left)
 
 
-def _filtered(node: PhysicalNode, columns: Sequence[int], key_filter: _KeyFilter | None) -> PhysicalNode:
-    return node if key_filter is None else key_filter.pushed(node, columns)
+def _filtered(node: PhysicalNode, key_filter: _KeyFilter | None) -> PhysicalNode:
+    return node if key_filter is None else key_filter.pushed(node, key_filter.columns)
 
 
 def _width(scan: Scan) -> float:
@@ -349,13 +349,15 @@ class _KeyFilter:
 
     Attributes:
         node: computes the others.
-        keys: their columns of the key.
+        keys: their columns of the key, or of a part of it.
+        columns: the same columns of the rows that are filtered.
         saved: what it saves, less what it costs.
         is_of_groups: whether rows are filtered before they are grouped.
     """
 
     node: PhysicalNode
     keys: tuple[int, ...]
+    columns: tuple[int, ...]
     saved: float
     is_of_groups: bool
 
@@ -412,17 +414,25 @@ def _best_filter(
     gain = _SHUFFLE * rows if grouped is None else _OF_GROUPS * grouped
     if gain < _SHUFFLE * _FEWEST_FILTERED:
         return None
-    for relation, places in _providers(others, tuple(keys)):
-        if not costs.fits(relation):
-            continue
-        kept = _kept(filtered, columns, relation, places, costs)
-        saved = gain * (1 - kept) - costs.in_every_task(relation)
-        if kept > _FILTERS or saved <= most:
-            continue
-        node = converted(relation, context)
-        if can_be_computed(node):
-            best, most = _KeyFilter(node, places, saved, grouped is not None), saved
+    for own, others_own in _parts_of_keys(columns, keys):
+        for relation, places in _providers(others, others_own):
+            if not costs.fits(relation):
+                continue
+            kept = _kept(filtered, own, relation, places, costs)
+            saved = gain * (1 - kept) - costs.in_every_task(relation)
+            if kept > _FILTERS or saved <= most:
+                continue
+            node = converted(relation, context)
+            if can_be_computed(node):
+                best, most = _KeyFilter(node, places, own, saved, grouped is not None), saved
     return best
+
+
+def _parts_of_keys(columns: Sequence[int], keys: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The columns of a key in both inputs, and each of several alone: fewer columns may be cheaper to compute."""
+    yield tuple(columns), tuple(keys)
+    if len(columns) > 1:
+        yield from (((one,), (other,)) for one, other in zip(columns, keys, strict=True))
 
 
 _FEWEST_FILTERED: Final = 10_000.0
