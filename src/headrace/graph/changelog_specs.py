@@ -186,12 +186,15 @@ class DeduplicateSpec(ChangelogSpec):
         keeps_last: whether the last row is kept.
         time_field: the position of the event time column that orders rows; None for the order of arrival.
         update_before: whether updates include ``UPDATE_BEFORE`` rows.
+        mini_batch: the maximum number of records of which one of each key counts, and the positions of the columns of
+            the key; None where each record counts.
     """
 
     kind: ClassVar[str] = "Deduplicate"
     keeps_last: bool
     time_field: int | None = None
     update_before: bool = True
+    mini_batch: tuple[int, tuple[int, ...]] | None = None
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
         return "what was there before the row that is taken back is not remembered"
@@ -206,7 +209,7 @@ class DeduplicateSpec(ChangelogSpec):
         schema = parameters.inputs[0]
         type_, codec = schema.record_type, codec_of(schema)
         if self.keeps_last:
-            return LastRowOperator(
+            last = LastRowOperator(
                 type_,
                 codec,
                 update_before=self.update_before,
@@ -214,8 +217,12 @@ class DeduplicateSpec(ChangelogSpec):
                 time_field=self.time_field,
                 ttl=self.ttl,
             )
+            last.mini_batch = self.mini_batch
+            return last
         if self.time_field is None:
-            return FirstRowOperator(type_, codec, ttl=self.ttl)
+            first = FirstRowOperator(type_, codec, ttl=self.ttl)
+            first.mini_batch = self.mini_batch
+            return first
         return EarliestRowOperator(type_, codec, time_field=self.time_field, ttl=self.ttl)
 
 

@@ -160,6 +160,8 @@ class GroupAggregateOperator(BufferingOperator):
             parts.append(self._accumulators(input_index, batch, bundles))
             start += len(batch)
         rows = Accumulators.concat(parts)
+        if self._mini_batch.has_two_phases and self._layout.is_ordered:
+            rows = self._sent(rows)
         if self._mini_batch.has_two_phases or self._layout.retracts:
             rows = merged_in_mini_batches(self._aggregators, rows)
         rows = in_order_of_leaving(self._layout, rows, is_incremental=self._mini_batch.is_incremental)
@@ -202,6 +204,12 @@ class GroupAggregateOperator(BufferingOperator):
         assert isinstance(batch, KeyedBatch)
         chunk = replace(self._chunk(batch), ends=bundles)
         return accumulators_of_records(self._layout, *zip(*parts_of(chunk, batch.kinds), strict=True))
+
+    def _sent(self, rows: Accumulators) -> Accumulators:
+        """The accumulators in mini-batches of their own, as if senders had made them, which need records in order."""
+        assert self._mini_batch is not None
+        rows = in_order_of_leaving(self._layout, merged_in_mini_batches(self._aggregators, rows))
+        return replace(rows, ends=self._mini_batch.numbers(0, len(rows)))
 
     def _add(self, added: _SignedRecords | _MiniBatches) -> None:
         groups = group_keys(added.keys.hashes, added.keys.values)

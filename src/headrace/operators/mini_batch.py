@@ -132,13 +132,23 @@ def last_records(batch: KeyedBatch, size: int, fields: Sequence[int]) -> KeyedBa
         size: the maximum number of records in a mini-batch.
         fields: the columns of the key.
     """
+    return _one_of_each(batch, size, fields, takes_last=True)
+
+
+def first_records(batch: KeyedBatch, size: int, fields: Sequence[int]) -> KeyedBatch:
+    """The first record of each mini-batch and key, like :func:`last_records`."""
+    return _one_of_each(batch, size, fields, takes_last=False)
+
+
+def _one_of_each(batch: KeyedBatch, size: int, fields: Sequence[int], *, takes_last: bool) -> KeyedBatch:
     bundles = np.arange(len(batch)) // size
     groups = group_rows(bundles, batch.keys.hashes, batch.keys.values)
     firsts, ends = groups.first_rows, groups.segments.starts + groups.segments.counts
+    chosen = groups.order[ends - 1] if takes_last else firsts
     hashes = hashes_of([gather(batch.columns.column(field), firsts) for field in fields], len(firsts))
     sizes = np.bincount(bundles[firsts])
     order = in_order(bundles[firsts], buckets(hashes, sizes[bundles[firsts]]), firsts)
-    return batch.take(groups.order[ends - 1][order])
+    return batch.take(chosen[order])
 
 
 class LocalGroupAggregateOperator(LocalWindowAggregateOperator):

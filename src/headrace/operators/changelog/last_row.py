@@ -21,7 +21,7 @@ from headrace.operators.changelog.keyed_changes import (
 )
 from headrace.operators.changelog.order import millis_of
 from headrace.operators.changelog.rows_of_keys import StoredRows
-from headrace.operators.mini_batch import last_records
+from headrace.operators.mini_batch import first_records, last_records
 from headrace.operators.stateless import computed
 from headrace.state.runs.grouping import in_order
 
@@ -137,9 +137,14 @@ class FirstRowOperator(KeyedChangesOperator):
     """
 
     store, what = "first-rows", "the keys that have had a row"
+    mini_batch: tuple[int, Sequence[int]] | None = None
+    """As of :class:`LastRowOperator`, but that the first record of each key counts."""
 
     def __init__(self, type_: TypeInformation, codec: KeyCodec, *, ttl: int = 0) -> None:
         super().__init__(type_, type_, codec, ttl=ttl)
+
+    def _arrived(self, batch: KeyedBatch) -> Arrived:
+        return super()._arrived(batch if self.mini_batch is None else first_records(batch, *self.mini_batch))
 
     @property
     def state_fields(self) -> list[pa.Field]:

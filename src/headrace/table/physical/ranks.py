@@ -14,6 +14,7 @@ from headrace.operators.changelog.order import RankRange, RankStrategy
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.scalars import InputRef, Literal, Scalar, SortKey
 from headrace.table.logical.schema import Field, Schema, TimeAttribute, unique_names
+from headrace.table.options import MINI_BATCH, MINI_BATCH_SIZE
 from headrace.table.physical.aggregates import GroupAggregate
 from headrace.table.physical.basic import Calc, Exchange
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
@@ -129,8 +130,13 @@ class Rank(PhysicalNode):
         if self.is_deduplication and self.strategy is RankStrategy.APPEND:
             key = self.order_by[0]
             field = key.index if schema[key.index].time is TimeAttribute.ROWTIME else None
+            has_mini_batches = builder.settings.get(MINI_BATCH) and field is None and not builder.is_batch
             spec = DeduplicateSpec(
-                keeps_last=self.keeps_last, time_field=field, update_before=before, ttl=builder.state_ttl
+                keeps_last=self.keeps_last,
+                time_field=field,
+                update_before=before,
+                mini_batch=(builder.settings.get(MINI_BATCH_SIZE), self.partition_by) if has_mini_batches else None,
+                ttl=builder.state_ttl,
             )
             return builder.add(spec, "Deduplicate", keyed)
         ranks = RankRange(self.start, self.end, self.end_column, self.shows_rank)
