@@ -138,7 +138,8 @@ class FirstRowOperator(KeyedChangesOperator):
 
     store, what = "first-rows", "the keys that have had a row"
     mini_batch: tuple[int, Sequence[int]] | None = None
-    """As of :class:`LastRowOperator`, but that the first record of each key counts."""
+    """The maximum number of records of which only the first one of each key counts, and the positions of the columns of
+    the key; None where each record counts."""
 
     def __init__(self, type_: TypeInformation, codec: KeyCodec, *, ttl: int = 0) -> None:
         super().__init__(type_, type_, codec, ttl=ttl)
