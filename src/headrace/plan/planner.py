@@ -40,7 +40,6 @@ from headrace.graph.window_specs import (
     LocalAggregateSpec,
     TriggeredWindowSpec,
 )
-from headrace.operators.aggregates.calls.inputs import FirstOfValue
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own, objects_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
@@ -133,8 +132,7 @@ def _can_be_split(spec: _Summing, node: Node, made: StreamGraph) -> bool:
         return False
     (records,) = made.input_schemas(node)
     layout = spec.layout(records)
-    # Senders have no state of distinct values.
-    return not (layout.is_ordered or any(isinstance(source, FirstOfValue) for source in layout.aggregators.inputs))
+    return not (layout.is_ordered or layout.aggregators.need_state)
 
 
 def _in_two_phases(spec: _Summing, node: Node, made: StreamGraph) -> Iterator[Node]:

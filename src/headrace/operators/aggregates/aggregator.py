@@ -35,9 +35,14 @@ Fields = tuple[tuple[str, TypeInformation], ...]
 
 
 class DerivedColumn(ABC):
-    """A column computed from columns of the input without an expression; equal ones are computed once."""
+    """A column computed from columns of the input without an expression; equal ones are computed once.
+
+    Class attributes:
+        needs_state: whether it also follows from what groups have had, which only the operator with their state knows.
+    """
 
     __slots__ = ()
+    needs_state: ClassVar[bool] = False
 
     @abstractmethod
     def of(self, columns: pa.RecordBatch) -> pa.Array:
@@ -424,6 +429,11 @@ class AggregatorList:
     def user_code(self) -> tuple[UserCode, ...]:
         """The callers of user functions among the aggregators."""
         return tuple(chain.from_iterable(map(attrgetter("user_code"), self.aggregators)))
+
+    @property
+    def need_state(self) -> bool:
+        """Return whether only an operator with the state of groups can make accumulators."""
+        return any(isinstance(source, DerivedColumn) and source.needs_state for source in self.inputs)
 
     @cached_property
     def are_scatterable(self) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,7 @@ class FirstOfValue(DerivedColumn):
         type: its type.
     """
 
+    needs_state: ClassVar[bool] = True
     column: int
     filter: int | None
     type: pa.DataType

@@ -33,10 +33,7 @@ from __future__ import annotations
 
 from headrace.operators.base import KeyedOperator
 from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
-from headrace.operators.window.columnar.continuous_windows import ContinuousClockOperator, ContinuousEventTimeOperator
-from headrace.operators.window.columnar.count_windows import CountWindowOperator
 from headrace.operators.window.columnar.panes import Panes
-from headrace.operators.window.columnar.session_windows import SessionWindowOperator
 from headrace.operators.window.columnar.time_windows import (
     AlignedWindowOperator,
     PanedWindowOperator,
@@ -70,12 +67,18 @@ def columnar_operator(
     """
     lateness, late_tag, mode = definition.allowed_lateness, definition.late_tag_id, definition.applied_mode
     if isinstance(windows, CountPanes):
+        from headrace.operators.window.columnar.count_windows import CountWindowOperator
+
         return CountWindowOperator(layout, windows)
     if isinstance(windows, SessionGap):
+        from headrace.operators.window.columnar.session_windows import SessionWindowOperator
+
         discards = mode is AccumulationMode.DISCARDING
         return SessionWindowOperator(layout, windows.gap, late_tag, lateness, discards=discards)
     if interval is not None and isinstance(windows, AlignedWindows | GrowingWindows):
-        kind = ContinuousClockOperator if interval.by_clock else ContinuousEventTimeOperator
+        from headrace.operators.window.columnar import continuous_windows as continuous
+
+        kind = continuous.ContinuousClockOperator if interval.by_clock else continuous.ContinuousEventTimeOperator
         return kind(layout, definition, windows, interval.length)
     if definition.assigner.is_event_time():
         return columnar_window(layout, windows, lateness, late_tag, mode)
