@@ -83,6 +83,25 @@ def test_pieces_are_cut_between_row_groups(tmp_path: Path) -> None:
     assert share.end == [0, 200]
 
 
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_texts_are_the_same_in_dictionaries_and_outside(tmp_path: Path, use_dictionary: bool) -> None:
+    texts = ["", None, "naïve", "\U0001f600", "a"] * 100
+    table = pa.table({"text": pa.array(texts, pa.string()), "none": pa.nulls(len(texts), pa.string())})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=use_dictionary, row_group_size=200)
+    assert read_all(source(tmp_path / "a.parquet"), tmp_path / ".state") == [
+        Row(text=text, none=None) for text in texts
+    ]
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_what_is_no_text_is_found_in_dictionaries_and_outside(tmp_path: Path, use_dictionary: bool) -> None:
+    letters = pa.array([b"fine", b"\xff\xfe", b"fine"] * 10)
+    table = pa.table({"text": pa.Array.from_buffers(pa.string(), len(letters), letters.buffers())})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=use_dictionary)
+    with pytest.raises(BadRecordError, match=r"a\.parquet: row 1 of the file.*UTF-?8"):
+        read_all(source(tmp_path / "a.parquet"), tmp_path / ".state")
+
+
 def test_the_type_is_that_of_the_first_file(tmp_path: Path) -> None:
     utc = datetime.UTC
     columns: dict[str, tuple[pa.DataType, Any, Any]] = {
