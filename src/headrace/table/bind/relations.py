@@ -19,6 +19,7 @@ from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, Co
 from headrace.table.functions.types import BOOLEAN, TIMESTAMPS, is_in
 from headrace.table.logical.join_keys import with_columns
 from headrace.table.logical.relations import (
+    ALIAS,
     Filter,
     Hint,
     LogicalCorrelate,
@@ -216,7 +217,8 @@ class RelationBinder:
                 "A column is one by WATERMARK FOR, or by PROCTIME() to look rows up; computing with it makes it a "
                 "plain one.",
             )
-        return replace(item, relation=Snapshot(item.relation, period))
+        versions = item.relation.without_alias() if isinstance(item.relation, Scan) else item.relation
+        return replace(item, relation=Snapshot(versions, period))
 
     def _sample(self, node: sql.TableSample) -> FromItem:
         item = self.bind(node.relation)
@@ -290,8 +292,8 @@ class RelationBinder:
         scan, (source, *_) = item.relation, item.sources
         if not isinstance(scan, Scan) or not self.hints:
             return item
-        others = (hint for hint in scan.hints if hint.name != "ALIAS")
-        return replace(item, relation=replace(scan, hints=(*others, Hint("ALIAS", items=(source.alias or "",)))))
+        hints = (*scan.without_alias().hints, Hint(ALIAS, items=(source.alias or "",)))
+        return replace(item, relation=replace(scan, hints=hints))
 
     def _check_aliases(
         self, node: sql.SqlRelation, left: Sequence[NamedRelation], right: Sequence[NamedRelation]

@@ -4,10 +4,10 @@ Those that share their name with a physical node have the names of Calcite: ``Lo
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from headrace.common.logical_types import LogicalType, string
 from headrace.common.types import RowKind
@@ -28,6 +28,10 @@ from headrace.table.logical.schema import Field, Schema, TimeAttribute
 
 TablePath = tuple[str, str, str]
 """Catalog, database and name of a table."""
+
+
+ALIAS: Final = "ALIAS"
+"""The hint that tells the name of a table in a query with hints."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,10 @@ class Scan(Relation):
     @property
     def schema(self) -> Schema:
         return self.columns
+
+    def without_alias(self) -> "Scan":
+        """The scan without the hint of its name, which plans alone show."""
+        return replace(self, hints=tuple(hint for hint in self.hints if hint.name != ALIAS))
 
 
 @dataclass(frozen=True)

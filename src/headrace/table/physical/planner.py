@@ -84,7 +84,7 @@ class Planner:
         context = ConversionContext(self.is_batch, self.settings, shown_by or {}, is_kept=is_kept)
         if self.is_batch and not is_shown:
             context = replace(context, estimates=Estimates(lambda scan: statistics_of(scan, context)))
-        relations = [relation.transform(_without_alias) for relation in relations]
+        relations = [relation.transform(_unnamed) for relation in relations]
         purpose = PlanPurpose(is_shown, self.is_batch)
         logical = [
             optimized(
@@ -145,11 +145,9 @@ class Planner:
         return [builder.translate(root) for root in roots]
 
 
-def _without_alias(relation: Relation) -> Relation:
-    """A scan without the hint that names it, so that a table that is joined with itself is read once."""
-    if not isinstance(relation, Scan):
-        return relation
-    return replace(relation, hints=tuple(hint for hint in relation.hints if hint.name != "ALIAS"))
+def _unnamed(relation: Relation) -> Relation:
+    """A scan without its name, so that a table that is joined with itself is read once."""
+    return relation.without_alias() if isinstance(relation, Scan) else relation
 
 
 def _named(root: PhysicalNode, relation: Relation) -> PhysicalNode:
