@@ -10,6 +10,7 @@ from headrace.common import Configuration, Row, RowKind, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.table import ChangelogMode, Schema, StreamTableEnvironment, TableEnvironment
+from headrace.table.bind.errors import SqlValidationError
 from headrace.table.logical.errors import PlanningError
 from headrace.testing import JobHarness
 
@@ -83,6 +84,35 @@ def test_a_table_as_a_changelog_stream(env: StreamExecutionEnvironment, tables: 
         limit=9
     )
     assert found == ["+Ia1", "+Ib2", "-Ua1", "+Ua4"]
+
+
+def test_a_table_as_a_stream_of_upserts(env: StreamExecutionEnvironment, tables: StreamTableEnvironment) -> None:
+    tables.create_temporary_view("t", env.from_collection(PAYMENTS, PAYMENT))
+    totals = tables.sql_query("SELECT SUM(amount) AS n, card FROM t GROUP BY card")
+    key = Schema.new_builder().primary_key("card").build()
+    stream = tables.to_changelog_stream(totals, key, ChangelogMode.upsert())
+    found = stream.map(lambda row: f"{row.get_row_kind()}{row.card}{row.n}", Types.STRING()).execute_and_collect(
+        limit=9
+    )
+    assert found == ["+Ia1", "+Ib2", "+Ua4"]
+    with pytest.raises(InvalidProgramError, match="target_schema has to name it"):
+        tables.to_changelog_stream(totals, None, ChangelogMode.upsert())
+    with pytest.raises(PlanningError, match="The changelog stream doesn't support consuming update changes"):
+        tables.to_changelog_stream(totals, None, ChangelogMode.insert_only())
+
+
+def test_a_table_as_a_changelog_stream_of_declared_columns(
+    env: StreamExecutionEnvironment, tables: StreamTableEnvironment
+) -> None:
+    tables.create_temporary_view("t", env.from_collection(PAYMENTS, PAYMENT))
+    totals = tables.sql_query("SELECT card, COUNT(*) AS c, SUM(amount) AS n FROM t GROUP BY card")
+    schema = Schema.new_builder().column("n", "DOUBLE").column("card", "STRING").build()
+    stream = tables.to_changelog_stream(totals, schema)
+    assert list(stream.get_type().field_names) == ["n", "card"]
+    found = stream.map(lambda row: f"{row.get_row_kind()}{row[0]}{row[1]}", Types.STRING()).execute_and_collect(limit=9)
+    assert found == ["+I1.0a", "+I2.0b", "-U1.0a", "+U4.0a"]
+    with pytest.raises(SqlValidationError, match="Did you mean card"):
+        tables.to_changelog_stream(totals, Schema.new_builder().column("crd", "STRING").build())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -77,3 +78,20 @@ class TableSink(ABC):
     def summary(self) -> str:
         """The name of the sink in plans."""
         return type(self).__name__
+
+
+@dataclass(frozen=True)
+class GraphSink(TableSink):
+    """A stream of the changes of a query: the operator that computes them, in the graph.
+
+    Attributes:
+        mode: the row kinds of the stream.
+    """
+
+    mode: ChangelogMode
+
+    def changelog_mode(self, requested: ChangelogMode) -> ChangelogMode:
+        return self.mode
+
+    def create_sink(self, metadata: Sequence[str]) -> Sink:
+        raise AssertionError("the rows are a stream")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.stream_graph import StreamGraph
 from headrace.table.catalog.objects import CatalogTable
 from headrace.table.connectors.changelog_mode import ChangelogMode
+from headrace.table.connectors.table_sink import GraphSink
 from headrace.table.connectors.table_source import GraphSource
 from headrace.table.environment.descriptors import TableDescriptor
 from headrace.table.environment.schema import Schema
 from headrace.table.environment.settings import EnvironmentSettings
 from headrace.table.environment.table import Table
 from headrace.table.environment.table_environment import TableEnvironment
+from headrace.table.logical.relations import Relation, Sink
 from headrace.table.parse.format import quoted, quoted_path
 
 if TYPE_CHECKING:
@@ -137,15 +140,57 @@ class StreamTableEnvironment(TableEnvironment):
         Raises:
             InvalidProgramError: when its rows may be updated or deleted.
         """
-        return self._stream_of(table, insertions_only=True)
+        return self._stream_of(table.relation, insertions_only=True)
 
-    def to_changelog_stream(self, table: Table) -> DataStream[Row]:
-        """The stream of the changes of a table; the kind of a row is its ``get_row_kind()``."""
-        return self._stream_of(table, insertions_only=False)
+    def to_changelog_stream(
+        self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> DataStream[Row]:
+        """The stream of the changes of a table; the kind of a row is its ``get_row_kind()``.
 
-    def _stream_of(self, table: Table, *, insertions_only: bool) -> DataStream[Row]:
+        Args:
+            table: the table.
+            target_schema: columns of the table by name, cast to their declared types, and a primary key; without
+                columns, all of the table.
+            changelog_mode: the row kinds; all kinds by default. Upserts need a primary key.
+
+        Raises:
+            SqlValidationError: when the table has no such column.
+            PlanningError: when a column cannot be cast, or the changes of the table are of other kinds.
+        """
+        if target_schema is None and changelog_mode is None:
+            return self._stream_of(table.relation, insertions_only=False)
+        return self._stream_of(self._into(table, target_schema, changelog_mode or ChangelogMode.ALL))
+
+    def _into(self, table: Table, schema: Schema | None, mode: ChangelogMode) -> Relation:
+        """The relation of a table in the columns of a schema, and with changes of some kinds."""
+        elements = list(schema.elements) if schema is not None else []
+        if schema is None or not schema.physical:
+            elements = [*(f"{quoted(field.name)} {field.type}" for field in table.relation.schema), *elements]
+        chosen = table if schema is None or not schema.physical else self._columns(table, schema.physical)
+        definition = TableDescriptor(Schema(elements, []), {"connector": "blackhole"})
+        with self.unnamed_table(definition) as path:
+            target = self.catalogs.temporary[path]
+            assert isinstance(target, CatalogTable)
+            if mode == ChangelogMode.UPSERT and target.primary_key is None:
+                raise InvalidProgramError(
+                    "rows are updated by their key, and there is none: target_schema has to name it, by "
+                    "Schema.new_builder().primary_key(...)"
+                )
+            self.catalogs.temporary[path] = replace(target, options=(), inline=GraphSink(mode))
+            (relation,) = self.insert_of(chosen, quoted_path(path))
+            return relation
+
+    def _columns(self, table: Table, names: Sequence[str]) -> Table:
+        view = quoted(self.new_name())
+        self.create_temporary_view(view, table)
+        try:
+            return self.sql_query(f"SELECT {', '.join(map(quoted, names))} FROM {view}")
+        finally:
+            self.drop_temporary_view(view)
+
+    def _stream_of(self, relation: Relation, *, insertions_only: bool = False) -> DataStream[Row]:
         planner = self.planner()
-        plan = planner.plan([table.relation], is_collected=True)
+        plan = planner.plan([relation], is_collected=not isinstance(relation, Sink))
         if insertions_only and plan[0].mode.takes_updates | plan[0].mode.takes_deletions:
             raise InvalidProgramError(
                 "the rows of the table may be updated or deleted, which to_data_stream() cannot show: use "

@@ -13,7 +13,7 @@ from headrace.graph.row_specs import ConstraintsSpec
 from headrace.graph.specs import ColumnOrigin, SinkSpec
 from headrace.operators.constraints import Enforcement, LengthLimit
 from headrace.table.connectors.changelog_mode import ChangelogMode
-from headrace.table.connectors.table_sink import TableSink
+from headrace.table.connectors.table_sink import GraphSink, TableSink
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
@@ -50,12 +50,20 @@ class Sink(PhysicalNode):
     @property
     def called(self) -> str:
         """The name of the sink in error messages."""
+        if isinstance(self.sink, GraphSink):
+            return "The changelog stream"
         return f"Table sink '{'.'.join(self.target.path)}'"
 
     @property
     def at(self) -> str:
         """Its place in the statement, as far as it is known."""
         return self.target.at
+
+    @property
+    def identity(self) -> str:
+        if isinstance(self.sink, GraphSink):  # its table has a generated name, which depends on the others
+            return f"{self.name}(stream=[{record_type(self.schema)}])"
+        return super().identity
 
     def terms(self, text: ScalarText) -> Terms:
         yield "table", ".".join(self.target.path)
@@ -87,6 +95,8 @@ class Sink(PhysicalNode):
                 ttl=builder.state_ttl,
             )
             edges = builder.add(spec, "SinkMaterializer", keyed)
+        if isinstance(self.sink, GraphSink):
+            return edges
         sink = self.sink.create_sink([read.key for read in self.target.metadata])
         made = builder.add(
             SinkSpec(sink, self._origins()),
