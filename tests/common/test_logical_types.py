@@ -182,6 +182,10 @@ def test_not_null_refuses_null(logical: LogicalType) -> None:
     assert layout_of(Types.of(row)).unreadable(outside) == [
         (0, f", field 'field': got None (NoneType), expected a value of type {info}")
     ]
+    nested = RowType(("row",), (row,))
+    nothing, something = pa.array([None], row.arrow_type), pa.array([{"field": None}], row.arrow_type)
+    assert not layout_of(Types.of(nested)).unreadable(pa.record_batch([nothing], ["row"]))
+    assert len(layout_of(Types.of(nested)).unreadable(pa.record_batch([something], ["row"]))) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from headrace.common.types import RowKind
 from headrace.expressions import Bound
 from headrace.graph.specs import InputSchema, OperatorParameters, OperatorSpec, OutputSchema, PassingSpec, output_of
 from headrace.operators.base import Operator
-from headrace.operators.constraints import Enforcement, LengthLimit
+from headrace.operators.constraints import Enforcement, LengthLimit, Place
 from headrace.operators.expectations import OnViolation
 from headrace.operators.record_times import RecordTime
 from headrace.operators.unnest import CollectionKind
@@ -59,15 +59,15 @@ class ConstraintsSpec(PassingSpec):
     """Sees to it that rows meet the demands of a table.
 
     Attributes:
-        required: the positions of the columns that must not be null.
+        required: what must not be null.
         of_nulls: what becomes of rows with a null there.
-        limits: the lengths of columns.
+        limits: the lengths of texts and bytes.
         of_lengths: what becomes of rows whose values are of another length.
     """
 
     kind: ClassVar[str] = "ConstraintEnforcer"
     ignores_event_time: ClassVar[bool] = True
-    required: tuple[int, ...]
+    required: tuple[Place, ...]
     of_nulls: Enforcement
     limits: tuple[LengthLimit, ...] = ()
     of_lengths: Enforcement = Enforcement.TRIM_PAD

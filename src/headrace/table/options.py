@@ -72,6 +72,12 @@ TYPE_LENGTH_ENFORCER: Final = ConfigOption(
     "IGNORE",
     "What becomes of values that are too long or too short.",
 )
+NESTED_CONSTRAINT_ENFORCER: Final = ConfigOption(
+    "table.exec.sink.nested-constraint-enforcer",
+    choice("IGNORE", "ROWS", "ROWS_AND_COLLECTIONS"),
+    "IGNORE",
+    "In which values NOT NULL and lengths of their parts hold.",
+)
 UPSERT_MATERIALIZE: Final = ConfigOption(
     "table.exec.sink.upsert-materialize",
     choice("AUTO", "NONE", "FORCE"),
@@ -273,6 +279,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         ALLOW_LATENESS,
         NOT_NULL_ENFORCER,
         TYPE_LENGTH_ENFORCER,
+        NESTED_CONSTRAINT_ENFORCER,
         UPSERT_MATERIALIZE,
         REQUIRE_ON_CONFLICT,
         ASYNC_CAPACITY,
@@ -325,7 +332,6 @@ _EXECUTION: Final = (
     "legacy-cast-behaviour local-hash-agg.adaptive.enabled operator-fusion-codegen.enabled rank.topn-cache-size "
     "resource.default-parallelism resource.external-buffer-memory resource.hash-agg.memory resource.hash-join.memory "
     "resource.sort.memory shuffle-mode simplify-operator-name-enabled sink.keyed-shuffle "
-    "sink.nested-constraint-enforcer "
     "sink.rowtime-inserter sort.default-limit sort.max-num-file-handles sort.non-temporal.enabled "
     "source.idle-timeout spill-compression.block-size spill-compression.enabled "
     "uid.format uid.generation unbounded-over.version window-agg.buffer-size-limit"

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.common.arrays import valid_mask
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import (
     BasicType,
@@ -103,7 +104,11 @@ class RecordHandler(NestedHandler):
         return self.decode_columns(array.flatten())
 
     def unreadable_present(self, array: pa.Array) -> Mask | None:
-        return self.unreadable_columns(array.flatten())
+        mask = self.unreadable_columns(array.flatten())
+        if mask is None or not array.null_count:
+            return mask
+        mask = mask & valid_mask(array)  # fields of a record that is not there are null, whatever their types
+        return mask if mask.any() else None
 
     def unreadable_columns(self, arrays: Sequence[pa.Array]) -> Mask | None:
         """Do as :meth:`unreadable` does, of one array per column."""

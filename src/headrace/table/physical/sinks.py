@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from headrace.common.logical_types import MAX_LENGTH, AtomicType, TypeRoot
+from headrace.common.logical_types import (
+    MAX_LENGTH,
+    ArrayType,
+    AtomicType,
+    LogicalType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+)
 from headrace.common.typeinfo import TypeInformation
 from headrace.graph.changelog_specs import UpsertMaterializeSpec
 from headrace.graph.row_specs import ConstraintsSpec
 from headrace.graph.specs import ColumnOrigin, SinkSpec
-from headrace.operators.constraints import Enforcement, LengthLimit
+from headrace.operators.constraints import Enforcement, LengthLimit, Part, Place
 from headrace.table.connectors.changelog_mode import ChangelogMode
 from headrace.table.connectors.table_sink import GraphSink, TableSink
 from headrace.table.logical.errors import PlanningError
 from headrace.table.logical.relations import Sink as LogicalSink
 from headrace.table.logical.schema import Schema
-from headrace.table.options import NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
+from headrace.table.options import NESTED_CONSTRAINT_ENFORCER, NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER
 from headrace.table.physical.basic import expected
 from headrace.table.physical.node import Edges, PhysicalNode, ScalarText, Terms, names_text
 from headrace.table.physical.translation import GraphBuilder, by_key, column, record_type
@@ -144,10 +153,26 @@ def _same_names(builder: GraphBuilder, edges: Edges, wanted: TypeInformation) ->
 
 
 def with_constraints(builder: GraphBuilder, edges: Edges, columns: Schema) -> Edges:
-    """The edges of rows that meet the constraints of columns."""
-    required = tuple(index for index, kind in enumerate(columns.types) if not kind.nullable)
-    of_nulls, of_lengths = builder.settings.get(NOT_NULL_ENFORCER), builder.settings.get(TYPE_LENGTH_ENFORCER)
-    limits = () if of_lengths == "IGNORE" else tuple(_limits(columns))
+    """The edges of rows that meet the constraints of columns.
+
+    Raises:
+        PlanningError: when values in collections would have to be trimmed.
+    """
+    of_nulls, of_lengths, of_parts = map(
+        builder.settings.get, (NOT_NULL_ENFORCER, TYPE_LENGTH_ENFORCER, NESTED_CONSTRAINT_ENFORCER)
+    )
+    if of_parts == "ROWS_AND_COLLECTIONS" and of_lengths == "TRIM_PAD":
+        raise PlanningError(
+            "Trimming and/or padding is not supported if constraint checking is enabled on types nested in "
+            f"collections: set '{TYPE_LENGTH_ENFORCER.key}' to 'ERROR', or '{NESTED_CONSTRAINT_ENFORCER.key}' to 'ROWS'"
+        )
+    places = [
+        found
+        for index, column in enumerate(columns)
+        for found in _places(Place(column.name, index), column.type, of_parts)
+    ]
+    required = tuple(place for place, kind in places if not kind.nullable)
+    limits = () if of_lengths == "IGNORE" else tuple(_limits(places))
     if not required and not limits:
         return edges
     lengths = Enforcement(of_lengths) if limits else Enforcement.TRIM_PAD
@@ -155,13 +180,30 @@ def with_constraints(builder: GraphBuilder, edges: Edges, columns: Schema) -> Ed
     return builder.add(spec, "ConstraintEnforcer", edges)
 
 
+def _places(place: Place, kind: LogicalType, of_parts: str) -> Iterator[tuple[Place, LogicalType]]:
+    """The place of a value and those of its parts, with their types, as far as constraints of parts are enforced."""
+    yield place, kind
+    for step, name, part in _parts(kind, of_parts):
+        yield from _places(Place(place.name + name, place.field, (*place.steps, step)), part, of_parts)
+
+
+def _parts(kind: LogicalType, of_parts: str) -> Iterator[tuple[int | Part, str, LogicalType]]:
+    if isinstance(kind, RowType) and of_parts != "IGNORE":
+        for index, (name, part) in enumerate(zip(kind.names, kind.types, strict=True)):
+            yield index, f".{name}", part
+    elif of_parts == "ROWS_AND_COLLECTIONS":
+        steps = {ArrayType: (Part.ELEMENT,), MapType: (Part.KEY, Part.VALUE), MultisetType: (Part.KEY,)}
+        for step, part in zip(steps.get(type(kind), ()), kind.children, strict=False):
+            yield step, f"[{'element' if isinstance(kind, MultisetType) else step.value}]", part
+
+
 _FIXED: Final = (TypeRoot.CHAR, TypeRoot.BINARY)
 _LIMITED: Final = (*_FIXED, TypeRoot.VARCHAR, TypeRoot.VARBINARY)
 
 
-def _limits(columns: Schema) -> list[LengthLimit]:
+def _limits(places: Sequence[tuple[Place, LogicalType]]) -> list[LengthLimit]:
     return [
-        LengthLimit(index, kind.size, kind.root in _FIXED)
-        for index, kind in enumerate(columns.types)
+        LengthLimit(place, kind.size, kind.root in _FIXED)
+        for place, kind in places
         if isinstance(kind, AtomicType) and kind.root in _LIMITED and kind.size not in (None, MAX_LENGTH)
     ]
