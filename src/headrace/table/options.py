@@ -152,6 +152,12 @@ NON_DETERMINISTIC_UPDATES: Final = ConfigOption(
     "Whether plans are refused whose retractions would be other rows than those that they take back.",
 )
 
+SORT_LIMIT: Final = ConfigOption(
+    "table.exec.sort.default-limit",
+    integer(-1, 2**31 - 1),
+    -1,
+    "The most rows of an ORDER BY of batch mode that has no LIMIT; -1 for all.",
+)
 ATOMICITY: Final = ConfigOption(
     "table.rtas-ctas.atomicity-enabled",
     boolean,
@@ -296,6 +302,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         MULTI_JOIN,
         PREDICATE_PUSHDOWN,
         NON_DETERMINISTIC_UPDATES,
+        SORT_LIMIT,
         ATOMICITY,
         STATISTICS,
         JOIN_REORDER,
@@ -332,7 +339,7 @@ _EXECUTION: Final = (
     "legacy-cast-behaviour local-hash-agg.adaptive.enabled operator-fusion-codegen.enabled rank.topn-cache-size "
     "resource.default-parallelism resource.external-buffer-memory resource.hash-agg.memory resource.hash-join.memory "
     "resource.sort.memory shuffle-mode simplify-operator-name-enabled sink.keyed-shuffle "
-    "sink.rowtime-inserter sort.default-limit sort.max-num-file-handles sort.non-temporal.enabled "
+    "sink.rowtime-inserter sort.max-num-file-handles sort.non-temporal.enabled "
     "source.idle-timeout spill-compression.block-size spill-compression.enabled "
     "uid.format uid.generation unbounded-over.version window-agg.buffer-size-limit"
 )

@@ -221,3 +221,10 @@ def test_a_time_that_is_a_plain_column_is_told_with_what_to_do(query: str, messa
     tables.execute_sql(f"CREATE TABLE r ({columns}, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'datagen')")
     with pytest.raises((PlanningError, SqlPlanError), match=message):
         tables.explain_sql(query)
+
+
+@pytest.mark.parametrize(("end", "found"), [("", [1, 2]), ("LIMIT 3", [1, 2, 3]), ("OFFSET 1 ROWS", [2, 3])])
+def test_an_order_of_batch_mode_has_a_limit_by_default(end: str, found: list[int]) -> None:
+    tables = session("SET 'table.exec.sort.default-limit' = '2'", is_streaming=False)
+    rows = tables.execute_sql(f"SELECT n FROM {NUMBERS} ORDER BY n {end}").to_arrow()
+    assert rows["n"].to_pylist() == found

@@ -12,6 +12,7 @@ from headrace.table.logical.errors import placed
 from headrace.table.logical.relations import LogicalSort
 from headrace.table.logical.scalars import SortKey
 from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.options import SORT_LIMIT
 from headrace.table.physical.basic import Exchange, ValuesScan
 from headrace.table.physical.changelog_rules import ChangelogRule, Modify, UpdateKind, never
 from headrace.table.physical.conversion import ConversionContext, conversion_rule, converted
@@ -134,7 +135,7 @@ def _sort(sort: LogicalSort, context: ConversionContext) -> PhysicalNode:
         return ValuesScan((), with_unique_names(sort.schema))
     source = Exchange(converted(sort.input, context), ())
     if context.is_batch and sort.keys:
-        return Sort(source, sort.keys, sort.offset, sort.limit)
+        return Sort(source, sort.keys, sort.offset, _limit_in_batch_mode(sort, context))
     strategy, key = strategy_of(source, (), sort.keys, context)
     if not sort.keys and sort.limit is None and not context.is_batch:
         raise placed(
@@ -147,6 +148,11 @@ def _sort(sort: LogicalSort, context: ConversionContext) -> PhysicalNode:
     if sort.limit is not None:
         return SortLimit(source, sort.keys, sort.offset, sort.limit, strategy, key)
     return _by_time(source, sort)
+
+
+def _limit_in_batch_mode(sort: LogicalSort, context: ConversionContext) -> int | None:
+    default = context.settings.get(SORT_LIMIT)
+    return default if sort.limit is None and not sort.offset and default >= 0 else sort.limit
 
 
 def _by_time(source: PhysicalNode, sort: LogicalSort) -> PhysicalNode:
