@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,25 @@ def test_a_flood_does_not_hide_that_a_job_has_ended() -> None:
     assert answers.get("a", maker.make, [JOB]) == answers.get("a", maker.make, [replace(JOB)]) == 1
     ended = replace(JOB, history=(*JOB.history, StatusChange(JobStatus.FINISHED, 1)))
     assert answers.get("a", maker.make, [ended]) == 2
+
+
+@pytest.mark.parametrize("name", ["plan", "savepoints"])
+def test_a_flood_does_not_hide_that_a_job_is_another_one(name: str) -> None:
+    maker = Maker(1.0)
+    answers = maker.answers
+    assert answers.get("a", maker.make, [JOB]) == 1
+    assert answers.get("a", maker.make, [replace(JOB, completed=7)]) == 1
+    changed: Any = {name: object()}
+    assert answers.get("a", maker.make, [replace(JOB, **changed)]) == 2
+
+
+def test_whoever_has_changed_something_gets_the_latest() -> None:
+    maker = Maker(1.0)
+    answers = maker.answers
+    assert answers.get("a", maker.make, [JOB]) == 1
+    answers.expire()
+    assert answers.get("a", maker.make, [JOB]) == 1
+    assert answers.get("a", maker.make, [replace(JOB, completed=7)]) == 2
 
 
 def test_nobody_waits_for_what_somebody_else_makes() -> None:

@@ -114,6 +114,8 @@ async def _answer(
             guard.check_origin(request.method, request.headers)
         if route.is_shared:
             return _shared(route, service, recent, request)
+        if route.changes or "triggerid" in request.path_params:
+            recent.expire()
         if route.is_upload and service.takes_programs:
             return await _uploaded(route, service, places, request)
         body = await (drained(request) if route.is_drained else read_body(request))

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from headrace.jobmanager.status import JobSnapshot
@@ -24,7 +24,7 @@ class _Given(Generic[T]):
         answer: what it is.
         jobs: what was known of the jobs that it is about.
         until: until when it is given again while that is the same, in seconds that never go back.
-        at_least: until when it is given again even if more is known, unless the state of a job has changed.
+        at_least: until when it is given again even if more epochs are known.
     """
 
     answer: T
@@ -37,7 +37,15 @@ class _Given(Generic[T]):
         if now >= self.until or len(jobs) != len(self.jobs):
             return False
         pairs = [(one, other) for one, other in zip(self.jobs, jobs, strict=True) if one is not other]
-        return not pairs or (now < self.at_least and all(one.status is other.status for one, other in pairs))
+        return not pairs or (now < self.at_least and all(_differ_by_epochs(*pair) for pair in pairs))
+
+
+def _differ_by_epochs(one: JobSnapshot, other: JobSnapshot) -> bool:
+    """Return whether a job has done more epochs, and nothing else: clients see at once what they have requested."""
+    return all(getattr(one, name) is getattr(other, name) for name in _SELDOM_CHANGED)
+
+
+_SELDOM_CHANGED: Final = ("status", "start", "plan", "held", "failure", "savepoints", "resumptions", "end")
 
 
 @dataclass(slots=True)
@@ -116,6 +124,13 @@ class RecentAnswers(Generic[T]):
             return self._made(place, make, jobs) if found is None else found
         finally:
             place.lock.release()
+
+    def expire(self) -> None:
+        """Have the next answers of jobs that have gone on made anew: a client looks for what it has brought about."""
+        for place in tuple(self._places.values()):
+            given = place.given
+            if given is not None:
+                place.given = replace(given, at_least=0.0)
 
     def _made(self, place: _Place[T], make: Callable[[], T], jobs: Sequence[JobSnapshot]) -> T:
         begun = self._spent()
