@@ -14,9 +14,12 @@ import pytest
 
 from headrace.common import Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import create_sink, create_source
 from headrace.runtime.task.dependencies import put_on_path
+from headrace.table import EnvironmentSettings, TableEnvironment
+from headrace.table.logical.errors import PlanningError
 from tests.docs.documents import DOCS, example
 
 PAGE = DOCS / "plugins.md"
@@ -35,6 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("headrace_acme/__init__.py", "")
         file.writestr("headrace_acme/plugins.py", example(PAGE, "plugins"))
+        file.writestr("headrace_acme/tables.py", example(PAGE, "tables"))
         file.writestr("headrace_acme/sqlite.py", example(DOCS / "connectors.md", "sink"))
         file.writestr(f"{about}/METADATA", METADATA.format(**project))
         file.writestr(f"{about}/WHEEL", WHEEL)
@@ -76,3 +80,28 @@ def test_a_job_from_its_format_to_its_connector(
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("select * from results").fetchall()
     assert sorted(rows) == [("info", 12), ("info", 30), ("warn", 700)]
+
+
+@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_statement_into_a_table_of_its_connector(
+    runtime: str, installed: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if runtime == "spark":
+        request.getfixturevalue("spark")
+    database = tmp_path / "results.db"
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for key, value in {"headrace.runtime": runtime, "parallelism.default": "2", "python.files": str(installed)}.items():
+        tables.get_config().set(key, value)
+    options = f"'connector' = 'sqlite', 'database' = '{database}'"
+    tables.execute_sql(f"CREATE TABLE results (k STRING, v BIGINT) WITH ({options})")
+    tables.execute_sql("CREATE TABLE wrong (k STRING) WITH ('connector' = 'sqlite', 'databse' = 'x')")
+    try:
+        tables.execute_sql("INSERT INTO results VALUES ('info', 12), ('warn', 700)").wait()
+    finally:
+        put_on_path([])
+    with closing(sqlite3.connect(database)) as connection:
+        assert sorted(connection.execute("select * from results").fetchall()) == [("info", 12), ("warn", 700)]
+    with pytest.raises(PlanningError, match=r"results' doesn't support consuming update changes"):
+        tables.execute_sql("INSERT INTO results SELECT k, COUNT(*) FROM (VALUES ('a')) AS t (k) GROUP BY k")
+    with pytest.raises(ConfigurationError, match="has no option 'databse': did you mean 'database'"):
+        tables.execute_sql("INSERT INTO wrong VALUES ('a')")
