@@ -320,5 +320,5 @@ def timed(run: Callable[[str], Sequence[Sequence[object]]], scale: float) -> Out
     return Outcome(tuple(Epoch(1, taken) for taken in seconds.values()), totals_of(results), seconds)
 
 
-_RUNS: Final = 3
-"""The first one finds cold files and a cold process."""
+_RUNS: Final = 6
+"""The first one finds cold files and a cold process, and Java's compiler takes a core from the next ones."""

@@ -19,7 +19,7 @@ _SCALE, _QUICK_SCALE = 1.0, 0.001
 
 
 class TpcHBenchmark:
-    """All 22 queries, each the fastest of three runs in a process."""
+    """All 22 queries, each the fastest of some runs in a process."""
 
     name = "tpch"
     title = "SQL: TPC-H in batch mode"
