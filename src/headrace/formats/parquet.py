@@ -141,7 +141,8 @@ class ParquetFormat(ColumnFileFormat):
         path = part.file.path
         with part.file.open_for_arrow() as stream, _opened(stream, path) as plain:
             names = names_in_file(path, plain.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
-            file = _opened(stream, path, plain.metadata, _few_texts(plain.metadata, names, schema))
+            texts = _few_texts(plain.metadata, names, schema)
+            file = _opened(stream, path, plain.metadata, texts) if texts else plain
             rows = RowDecoder(shown(path), names, self.produced_type, reject=reject)
             wanted, columns = self._wanted_groups(part.file), GroupColumns(stream, file, names, self._batch_size)
             for group, (first, end) in enumerate(pairwise(_group_ends(file, path))):
@@ -231,11 +232,11 @@ def _opened(
 
 def _few_texts(footer: pq.FileMetaData, names: Sequence[str], schema: pa.Schema) -> list[str]:
     """The columns of few different texts. To read their dictionaries and then look texts up takes half the time."""
-    if not footer.num_row_groups:
+    texts = [name for name, field in zip(names, schema, strict=True) if pa.types.is_string(field.type)]
+    if not texts or not footer.num_row_groups:
         return []
     group = footer.row_group(0)
     chunks = {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))}
-    texts = [name for name, field in zip(names, schema, strict=True) if pa.types.is_string(field.type)]
     return [name for name in texts if name in chunks and _has_small_dictionary(chunks[name])]
 
 
