@@ -245,6 +245,12 @@ SCHEDULER: Final = ConfigOption(
     "Who has the schedules of full refreshes that a session creates or resumes.",
 )
 
+BUILT_IN_CATALOG: Final = ConfigOption(
+    "table.builtin-catalog-name", str, "default_catalog", "The name of a session's first catalog."
+)
+BUILT_IN_DATABASE: Final = ConfigOption(
+    "table.builtin-database-name", str, "default_database", "The name of a session's first database."
+)
 CATALOG_STORE: Final = ConfigOption(
     "table.catalog-store.kind",
     choice("generic_in_memory", "file"),
@@ -317,6 +323,8 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         START_POSITION,
         DISPATCHER,
         SCHEDULER,
+        BUILT_IN_CATALOG,
+        BUILT_IN_DATABASE,
         CATALOG_STORE,
         CATALOG_STORE_PATH,
         RESULT_MODE,
@@ -344,7 +352,7 @@ _EXECUTION: Final = (
     "uid.format uid.generation unbounded-over.version window-agg.buffer-size-limit"
 )
 _OTHERS: Final = (
-    "builtin-catalog-name builtin-database-name column-expansion-strategy "
+    "column-expansion-strategy "
     "dynamic-table-options.enabled generated-code.max-length legacy-nested-row-nullability module.default "
     "plan.compile.catalog-objects plan.restore.catalog-objects resources.download-dir"
 )

@@ -131,6 +131,16 @@ def test_the_first_catalog_has_the_name_that_was_given() -> None:
     assert tables.list_tables() == ["p"]
 
 
+def test_settings_of_a_session_are_those_of_its_configuration() -> None:
+    names = {"table.builtin-catalog-name": "c", "table.builtin-database-name": "d"}
+    config = Configuration.from_dict({"execution.runtime-mode": "BATCH", **names})
+    settings = EnvironmentSettings.new_instance().with_configuration(config)
+    tables = TableEnvironment.create(settings.build())
+    assert (tables.is_batch, tables.get_current_catalog(), tables.get_current_database()) == (True, "c", "d")
+    tables = TableEnvironment.create(settings.in_streaming_mode().with_built_in_catalog_name("e").build())
+    assert (tables.is_batch, tables.get_current_catalog(), tables.get_current_database()) == (False, "e", "d")
+
+
 @pytest.mark.parametrize(
     ("statement", "told"),
     [

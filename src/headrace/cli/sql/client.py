@@ -15,7 +15,15 @@ from headrace.common.options import RUNTIME_MODE
 from headrace.table import ResultKind, TableEnvironment, TableResult
 from headrace.table.environment.statements import bound_statements, execute_statement
 from headrace.table.environment.tableau import table_lines
-from headrace.table.options import CATALOG_STORE, CATALOG_STORE_PATH, DML_SYNC, MOST_ROWS, RESULT_MODE
+from headrace.table.options import (
+    BUILT_IN_CATALOG,
+    BUILT_IN_DATABASE,
+    CATALOG_STORE,
+    CATALOG_STORE_PATH,
+    DML_SYNC,
+    MOST_ROWS,
+    RESULT_MODE,
+)
 from headrace.table.parse import parse_script
 from headrace.table.parse.source import SqlSource
 from headrace.table.parse.tree import statements as sql
@@ -42,9 +50,9 @@ Write = Callable[[str], None]
 
 def tables_with(settings: Mapping[str, str]) -> TableEnvironment:
     """A table environment with the settings of a session."""
-    of_session = (RUNTIME_MODE.key, CATALOG_STORE.key, CATALOG_STORE_PATH.key)
+    of_session = (RUNTIME_MODE, CATALOG_STORE, CATALOG_STORE_PATH, BUILT_IN_CATALOG, BUILT_IN_DATABASE)
     tables = TableEnvironment.create(
-        Configuration.from_dict({key: settings[key] for key in of_session if key in settings})
+        Configuration.from_dict({option.key: settings[option.key] for option in of_session if option.key in settings})
     )
     for key, value in settings.items():
         tables.get_config().set(key, value)

@@ -3,9 +3,10 @@
 from typing import Protocol
 
 from headrace.table.catalog.objects import CatalogDescription, CatalogFunction, Database, TableLike
+from headrace.table.options import BUILT_IN_CATALOG, BUILT_IN_DATABASE
 
-DEFAULT_CATALOG = "default_catalog"
-DEFAULT_DATABASE = "default_database"
+DEFAULT_CATALOG = BUILT_IN_CATALOG.default
+DEFAULT_DATABASE = BUILT_IN_DATABASE.default
 
 
 class Catalog(Protocol):

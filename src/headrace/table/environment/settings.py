@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.common.configuration import Configuration
-from headrace.table.catalog.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE
-from headrace.table.options import LOCAL_TIME_ZONE, check_key, check_value
+from headrace.common.options import RUNTIME_MODE, RuntimeExecutionMode
+from headrace.table.options import BUILT_IN_CATALOG, BUILT_IN_DATABASE, LOCAL_TIME_ZONE, check_key, check_value
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class EnvironmentSettings:
     Attributes:
         is_streaming: whether statements run in streaming mode, and not in batch mode.
         configuration: the initial configuration.
-        catalog: the name of the first catalog.
-        database: the name of the first database.
+        catalog: the name of the first catalog; by default that of the configuration.
+        database: the name of the first database; by default that of the configuration.
 
     Examples:
         >>> from headrace.table import EnvironmentSettings
@@ -27,8 +27,8 @@ class EnvironmentSettings:
 
     is_streaming: bool = True
     configuration: Configuration = field(default_factory=Configuration)
-    catalog: str = DEFAULT_CATALOG
-    database: str = DEFAULT_DATABASE
+    catalog: str | None = None
+    database: str | None = None
 
     @staticmethod
     def in_streaming_mode() -> EnvironmentSettings:
@@ -51,11 +51,11 @@ class EnvironmentSettings:
 
     def get_built_in_catalog_name(self) -> str:
         """The name of the first catalog."""
-        return self.catalog
+        return self.catalog or self.configuration.get(BUILT_IN_CATALOG)
 
     def get_built_in_database_name(self) -> str:
         """The name of the first database."""
-        return self.database
+        return self.database or self.configuration.get(BUILT_IN_DATABASE)
 
     def get_configuration(self) -> Configuration:
         """The initial configuration."""
@@ -74,8 +74,8 @@ class SettingsBuilder:
     def __init__(self) -> None:
         self._is_streaming = True
         self._configuration = Configuration()
-        self._catalog = DEFAULT_CATALOG
-        self._database = DEFAULT_DATABASE
+        self._catalog: str | None = None
+        self._database: str | None = None
 
     def in_streaming_mode(self) -> SettingsBuilder:
         """Select streaming mode."""
@@ -88,8 +88,10 @@ class SettingsBuilder:
         return self
 
     def with_configuration(self, config: Configuration) -> SettingsBuilder:
-        """Set the initial configuration, which is copied."""
+        """Set the initial configuration, which is copied; the execution mode is that of it, if it has one."""
         self._configuration = Configuration(config)
+        if RUNTIME_MODE.key in config.to_dict():
+            self._is_streaming = config.get(RUNTIME_MODE) is not RuntimeExecutionMode.BATCH
         return self
 
     def with_built_in_catalog_name(self, name: str) -> SettingsBuilder:

@@ -76,7 +76,7 @@ class TableEnvironment(CatalogObjectMethods):
         if RUNTIME_MODE.key in settings.configuration.to_dict():
             self._configuration.set_string(RUNTIME_MODE.key, "STREAMING" if settings.is_streaming else "BATCH")
         self._config = TableConfig(self._configuration)
-        self.catalogs = CatalogManager(settings.catalog, settings.database)
+        self.catalogs = CatalogManager(settings.get_built_in_catalog_name(), settings.get_built_in_database_name())
         self._names = itertools.count(1)
         self.materialized = MaterializedTables(self)
         self.catalogs.system_procedures = SystemProcedures(self)
