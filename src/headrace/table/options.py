@@ -379,6 +379,7 @@ _CHANGE_RESULTS: Final = frozenset(
         "table.exec.disabled-operators",
         "table.exec.legacy-cast-behaviour",
         "table.exec.resource.default-parallelism",
+        "table.exec.sink.rowtime-inserter",
         "table.exec.sort.non-temporal.enabled",
         "table.exec.source.idle-timeout",
         "table.dynamic-table-options.enabled",
