@@ -54,6 +54,12 @@ EARLY_FIRE: Final = ConfigOption(
 EARLY_FIRE_DELAY: Final = ConfigOption(
     "table.exec.emit.early-fire.delay", duration, 0, "How often they do; 0 for each row."
 )
+SOURCE_IDLE_TIMEOUT: Final = ConfigOption(
+    "table.exec.source.idle-timeout",
+    duration,
+    0,
+    "The time after which a split of a source that is silent holds watermarks back no longer; 0 for never.",
+)
 LATE_FIRE: Final = ConfigOption(
     "table.exec.emit.late-fire.enabled", boolean, False, "Whether late rows change a result."
 )
@@ -286,6 +292,7 @@ _OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
         AGG_PHASES,
         EARLY_FIRE,
         EARLY_FIRE_DELAY,
+        SOURCE_IDLE_TIMEOUT,
         LATE_FIRE,
         LATE_FIRE_DELAY,
         ALLOW_LATENESS,
@@ -348,7 +355,7 @@ _EXECUTION: Final = (
     "resource.default-parallelism resource.external-buffer-memory resource.hash-agg.memory resource.hash-join.memory "
     "resource.sort.memory shuffle-mode simplify-operator-name-enabled sink.keyed-shuffle "
     "sink.rowtime-inserter sort.max-num-file-handles sort.non-temporal.enabled "
-    "source.idle-timeout spill-compression.block-size spill-compression.enabled "
+    "spill-compression.block-size spill-compression.enabled "
     "uid.format uid.generation unbounded-over.version window-agg.buffer-size-limit"
 )
 _OTHERS: Final = (
@@ -381,7 +388,6 @@ _CHANGE_RESULTS: Final = frozenset(
         "table.exec.resource.default-parallelism",
         "table.exec.sink.rowtime-inserter",
         "table.exec.sort.non-temporal.enabled",
-        "table.exec.source.idle-timeout",
         "table.dynamic-table-options.enabled",
     }
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.operators.expectations import BY_NAME, OnViolation
+from headrace.table.bind import watermarks
 from headrace.table.bind.errors import SqlValidationError
 from headrace.table.catalog.objects import ObjectPath
 from headrace.table.logical.relations import Expectation
@@ -39,9 +40,9 @@ def expectations_of(
     return tuple(_expectations(queries, path, options, stored))
 
 
-def without_expectations(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def options_of_connector(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The options of a table that are for its connector."""
-    return tuple((key, value) for key, value in options if not key.startswith(_PREFIX))
+    return tuple((key, value) for key, value in options if not key.startswith((_PREFIX, watermarks.PREFIX)))
 
 
 def _expectations(

@@ -8,13 +8,14 @@ from headrace.operators.join.results import JoinType
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
 from headrace.table.bind.expansion import place
-from headrace.table.bind.expectations import expectations_of, without_expectations
+from headrace.table.bind.expectations import expectations_of, options_of_connector
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.hints import JOIN_HINTS, bound_hints, lookup_hints, refuse_options, with_options
 from headrace.table.bind.match import MatchBinder
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared, correlation_of
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.unpivot import UnpivotBinder
+from headrace.table.bind.watermarks import watermark_options
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.functions.types import BOOLEAN, TIMESTAMPS, is_in
 from headrace.table.logical.join_keys import with_columns
@@ -55,10 +56,11 @@ def table_relation(
     read = [*physical, *metadata]
     stored = Schema(tuple(column.as_field.materialized() for column in read))
     options = with_options(table.connector_options, hints)
+    advance = watermark_options(path, dict(options), has_watermark=table.watermark is not None)
     scan = Scan(
         path,
         stored,
-        without_expectations(options),
+        options_of_connector(options),
         _key(table, read),
         tuple(MetadataRead(len(physical) + at, each.metadata_key) for at, each in enumerate(metadata)),
         table.partition_keys,
@@ -73,7 +75,7 @@ def table_relation(
     if table.watermark is not None and queries.context.is_streaming:
         watermark = queries.bound_text(table.watermark.expression, relation.schema)
         rowtime = relation.schema.index(table.watermark.column)
-        relation = LogicalWatermarkAssigner(relation, rowtime, watermark)
+        relation = LogicalWatermarkAssigner(relation, rowtime, watermark, advance)
     return relation
 
 

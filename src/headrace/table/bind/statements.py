@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from headrace.table.bind.context import BindContext
 from headrace.table.bind.errors import misspelt
-from headrace.table.bind.expectations import expectations_of, without_expectations
+from headrace.table.bind.expectations import expectations_of, options_of_connector
 from headrace.table.bind.expressions import ExpressionBinder
 from headrace.table.bind.hints import bound_hints, refuse_options, with_options
 from headrace.table.bind.queries import QueryBinder
@@ -133,7 +133,7 @@ class _InsertBinder:
             relation,
             path,
             stored,
-            without_expectations(options),
+            options_of_connector(options),
             tuple(names.index(name) for name in key),
             metadata,
             table.partition_keys,

@@ -16,7 +16,7 @@ from headrace.connectors.file_system.paths import IGNORE_CORRUPT, IGNORE_MISSING
 from headrace.log.log import Log
 from headrace.storage.file_system import FileSystem
 from headrace.storage.files import FileStatus, InputFile
-from headrace.table.bind.expectations import without_expectations
+from headrace.table.bind.expectations import options_of_connector
 from headrace.table.catalog.objects import CatalogTable, Column, ColumnKind, ObjectPath
 from headrace.table.connectors.files import FORMAT, PATH_PATTERN
 from headrace.table.connectors.partitions import PathFilter, pattern
@@ -237,7 +237,7 @@ def _options_of_copies(table: CatalogTable) -> tuple[tuple[str, str], ...]:
     """The options without those that skip rows, which would be lost with the files that have them."""
     return tuple(
         (key, value)
-        for key, value in without_expectations(table.options)
+        for key, value in options_of_connector(table.options)
         if not key.startswith(_NOT_OF_COPIES) and not key.endswith(_SKIPS)
     )
 

@@ -25,6 +25,7 @@ from headrace.table.logical.scalars import (
     SortKey,
 )
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.time.watermark_strategy import WatermarkAlignment
 
 TablePath = tuple[str, str, str]
 """Catalog, database and name of a table."""
@@ -157,12 +158,37 @@ class Values(Relation):
 
 
 @dataclass(frozen=True)
+class WatermarkOptions:
+    """The options of a table for its watermarks.
+
+    Attributes:
+        idle_timeout: after how many milliseconds a silent split holds no other one back; None where the session says.
+        group: the sources whose splits are ahead of each other by ``max_drift`` milliseconds at most; empty for none.
+        max_drift: as above.
+    """
+
+    idle_timeout: int | None = None
+    group: str = ""
+    max_drift: int = 0
+
+    @property
+    def alignment(self) -> WatermarkAlignment | None:
+        """The limit on the drift of the table's splits; None where there is none."""
+        return WatermarkAlignment(self.group, self.max_drift) if self.group else None
+
+
+PLAIN_WATERMARKS: Final = WatermarkOptions()
+"""Those of tables that have no such options."""
+
+
+@dataclass(frozen=True)
 class LogicalWatermarkAssigner(Relation):
     """Makes a column the rowtime attribute, with the watermark that an expression computes for each row."""
 
     input: Relation
     rowtime: int
     watermark: Scalar
+    options: WatermarkOptions = PLAIN_WATERMARKS
 
     @cached_property
     def schema(self) -> Schema:

@@ -24,9 +24,10 @@ from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import Expectation, Scan
+from headrace.table.logical.relations import PLAIN_WATERMARKS, Expectation, Scan, WatermarkOptions
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, all_of, input_refs
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.options import SOURCE_IDLE_TIMEOUT
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
 from headrace.table.physical.literal_text import literal_text, record_type_text
@@ -287,6 +288,7 @@ class WatermarkAssigner(PhysicalNode):
     input: PhysicalNode
     rowtime: int
     watermark: Scalar
+    options: WatermarkOptions = PLAIN_WATERMARKS
 
     @cached_property
     def schema(self) -> Schema:
@@ -313,7 +315,13 @@ class WatermarkAssigner(PhysicalNode):
                     "SOURCE_WATERMARK() is of tables of streams alone: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
                 )
             return inputs[0]
-        strategy = WatermarkStrategy(self._generator(builder), FieldTimestamps(self.rowtime))
+        of_session = builder.settings.get(SOURCE_IDLE_TIMEOUT) or None
+        strategy = WatermarkStrategy(
+            self._generator(builder),
+            FieldTimestamps(self.rowtime),
+            of_session if self.options.idle_timeout is None else self.options.idle_timeout,
+            self.options.alignment,
+        )
         return builder.add(TimestampsSpec(strategy), self.name, *inputs)
 
     def _generator(self, builder: GraphBuilder) -> ColumnarWatermarkGenerator:

@@ -271,7 +271,7 @@ def _values(values: logical.Values, _: ConversionContext) -> PhysicalNode:
 
 @conversion_rule(LogicalWatermarkAssigner)
 def _watermark(assigner: LogicalWatermarkAssigner, context: ConversionContext) -> PhysicalNode:
-    return WatermarkAssigner(converted(assigner.input, context), assigner.rowtime, assigner.watermark)
+    return WatermarkAssigner(converted(assigner.input, context), assigner.rowtime, assigner.watermark, assigner.options)
 
 
 @conversion_rule(logical.Project)
