@@ -178,7 +178,7 @@ class WatermarkOptions:
 
 
 PLAIN_WATERMARKS: Final = WatermarkOptions()
-"""Those of tables that have no such options."""
+"""The options of a table that sets none."""
 
 
 @dataclass(frozen=True)
