@@ -64,7 +64,14 @@ class WindowTableFunctionSpec(OperatorSpec):
         from headrace.operators.window.table.table_function import WindowTableFunctionOperator
 
         name, clock = parameters.inputs[0].record_type.field_names[self.time_field], LocalTime(self.zone)
-        return WindowTableFunctionOperator(self.windows, self.time_field, name, clock, parameters.output_type)
+        return WindowTableFunctionOperator(
+            self.windows,
+            self.time_field,
+            name,
+            clock,
+            parameters.output_type,
+            is_batch=parameters.task.is_batch,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +136,8 @@ class TableWindowSpec(ColumnarWindowSpec):
         layout, windows = self.operator_layout(parameters), self.regular_windows
         assert windows is not None
         is_followed = self._firing_order(parameters.inputs[0], len(layout.key_names)) is not None
-        moved = self._time(parameters).moved
-        return LocalWindowAggregateOperator(layout, windows, moved, fewest_groups=MOST_TIMERS if is_followed else 0)
+        fewest = MOST_TIMERS if is_followed else 0
+        return LocalWindowAggregateOperator(layout, windows, self._time(parameters), fewest_groups=fewest)
 
     def _time(self, parameters: OperatorParameters) -> WindowTime:
         from headrace.operators.window.table.aggregate import WindowTime
@@ -138,7 +145,7 @@ class TableWindowSpec(ColumnarWindowSpec):
 
         field = self.time_field
         name = "" if field is None else parameters.inputs[0].record_type.field_names[field]
-        return WindowTime(field, name, self.is_end, LocalTime(self.zone))
+        return WindowTime(field, name, self.is_end, LocalTime(self.zone), parameters.task.is_batch)
 
     def _inner(self, parameters: OperatorParameters, layout: ColumnarWindowLayout) -> KeyedOperator:
         """The operator for windows over timestamps."""

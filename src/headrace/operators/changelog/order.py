@@ -129,5 +129,10 @@ def millis_of(column: pa.Array, name: str) -> Longs:
     return found
 
 
+def places_of_values(column: pa.Array) -> Longs:
+    """The positions of values that are not null."""
+    return np.flatnonzero(np.asarray(column.is_valid()))
+
+
 class NullTimeError(EvaluationError):
     """A row has no event time."""

@@ -243,7 +243,7 @@ def _incremental(final: GlobalGroupAggregate, partial: GlobalGroupAggregate) -> 
     """Two levels of aggregates, the first of which gives its accumulators to the second."""
     keys, names = names_text(final.key_texts), partial.schema.names
     parts = [each.text for each in partials(partial.local.counted_calls, retracts=partial.retracts)]
-    growing = growing_calls(partial.local.input, partial.calls)
+    growing = growing_calls(partial.local.input, partial.local.group, partial.calls)
     merged = merging_texts(partial.local.counted_calls, retracts=partial.retracts, growing=growing)
     selected = [f"{text} AS {part}" for text, part in zip(merged, parts, strict=True)]
     described = (

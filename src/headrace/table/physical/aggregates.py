@@ -91,7 +91,7 @@ class GroupAggregate(PhysicalNode):
     def call_texts(self) -> list[str]:
         """The calls in the form of plans."""
         names = self.schema.names[len(self.group) :]
-        growing = growing_calls(self.input, self.calls)
+        growing = growing_calls(self.input, self.group, self.calls)
         return call_texts(self.calls, names, self.input.schema.names, retracts=self.retracts, growing=growing)
 
     def hint_terms(self) -> Terms:
@@ -103,7 +103,7 @@ class GroupAggregate(PhysicalNode):
         ttl = builder.state_ttl if self.ttl is None or builder.is_batch else time_to_live(self.ttl)
         calls = operations(self.calls, self.schema.names[len(self.group) :], self.input)
         calls = tuple(
-            replace(made, only_grows=_never_loses(self.input, call))
+            replace(made, only_grows=_never_loses(self.input, self.group, call))
             for made, call in zip(calls, self.calls, strict=True)
         )
         if not self.retracts and not ttl and not self.has_two_phases:
@@ -126,35 +126,43 @@ class GroupAggregate(PhysicalNode):
         return builder.add(spec, GroupAggregate.name, keyed, is_small=self.has_few_groups)
 
 
-def growing_calls(node: PhysicalNode, calls: Sequence[AggregateCall]) -> set[AggregateCall]:
-    """The calls over a node's columns from whose results updates take back nothing."""
-    return {call for call in calls if _only_grows(node, call)}
+def growing_calls(node: PhysicalNode, group: Sequence[int], calls: Sequence[AggregateCall]) -> set[AggregateCall]:
+    """The calls over groups of a node's rows from whose results updates take back nothing."""
+    return {call for call in calls if _only_grows(node, group, call)}
 
 
-def _only_grows(node: PhysicalNode, call: AggregateCall) -> bool:
+def _only_grows(node: PhysicalNode, group: Sequence[int], call: AggregateCall) -> bool:
     """Return whether updates of a call's argument never take back its result: a ``MAX`` of counts, say."""
-    found = _origin(node, call)
+    found = _origin_of_argument(node, call)
     if found is None or found[0].name != "ChangelogNormalize":
-        return _never_loses(node, call)
+        return _never_loses(node, group, call)
     return any(key == {found[1]} for key in found[0].upsert_keys)  # no update of a row changes its key
 
 
-def _never_loses(node: PhysicalNode, call: AggregateCall) -> bool:
-    """Return whether no change of a call's argument takes back its result: it is a count of added rows, say."""
-    found = _origin(node, call)
+def _never_loses(node: PhysicalNode, group: Sequence[int], call: AggregateCall) -> bool:
+    """Return whether no change of a call's argument takes back its result: it is a count of added rows, say.
+
+    Rows whose changes move them to another group take back the result of the one that they leave.
+    """
+    found = _origin_of_argument(node, call)
     if found is None:
         return False
+    keys = [_origin(node, column) for column in group]
     node, place = found
     if not isinstance(node, GroupAggregate) or node.retracts or place < len(node.group):
+        return False
+    if any(key is None or key[1] >= len(node.group) for key in keys):
         return False
     return node.calls[place - len(node.group)].function in (("COUNT", "MAX") if call.function == "MAX" else ("MIN",))
 
 
-def _origin(node: PhysicalNode, call: AggregateCall) -> tuple[PhysicalNode, int] | None:
-    """The node that computes the argument of ``MIN`` or ``MAX``, and its column there; None where rows are filtered."""
-    if call.function not in ("MIN", "MAX"):
-        return None
-    (place,) = call.operands
+def _origin_of_argument(node: PhysicalNode, call: AggregateCall) -> tuple[PhysicalNode, int] | None:
+    """The node that computes the argument of ``MIN`` or ``MAX``, and its column there."""
+    return _origin(node, call.operands[0]) if call.function in ("MIN", "MAX") else None
+
+
+def _origin(node: PhysicalNode, place: int) -> tuple[PhysicalNode, int] | None:
+    """The node that computes a column, and its column there; None where rows are filtered."""
     while isinstance(node, Calc) or node.passes_rows:
         if isinstance(node, Calc):
             column = node.expressions[place]

@@ -87,7 +87,7 @@ class LocalGroupAggregate(_PlanNode):
         if self.level:
             yield "partialFinalType", self.level
         calls = self.counted_calls
-        growing = growing_calls(self.input, calls)
+        growing = growing_calls(self.input, self.group, calls)
         yield "select", names_text([*keys, *partial_texts(calls, names, retracts=self.retracts, growing=growing)])
 
 
@@ -126,7 +126,7 @@ class GlobalGroupAggregate(GroupAggregate):
 
     @property
     def call_texts(self) -> list[str]:
-        growing = growing_calls(self.local.input, self.calls)
+        growing = growing_calls(self.local.input, self.local.group, self.calls)
         texts = merging_texts(self.calls, retracts=self.retracts, growing=growing)
         return [f"{text} AS {name}" for text, name in zip(texts, self.schema.names[len(self.group) :], strict=True)]
 

@@ -12,7 +12,7 @@ depend on the order of records (:attr:`ColumnarWindowLayout.is_ordered`); the pl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,6 +35,7 @@ from headrace.windowing.intervals import Assignment, OneWindow, RegularWindows
 
 if TYPE_CHECKING:
     from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
+    from headrace.operators.window.table.aggregate import WindowTime
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -82,7 +83,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
     Args:
         layout: the aggregates and the columns.
         assigner: assigns records to windows.
-        moved: the records under the times and the watermarks that windows go by, where these are others.
+        time: the times and the watermarks that windows go by, where these are not those of records.
         fewest_groups: records are not summed up where a batch has fewer groups than that: so the receiver knows in
             which order the records of few windows and keys came.
     """
@@ -93,7 +94,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
         self,
         layout: ColumnarWindowLayout,
         assigner: RegularWindows,
-        moved: Callable[[KeyedBatch], KeyedBatch] | None = None,
+        time: WindowTime | None = None,
         fewest_groups: int = 0,
     ) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class LocalWindowAggregateOperator(KeyedOperator):
         self.user_code = layout.aggregators.user_code
         self._layout = layout
         self._assigner = assigner
-        self._moved = moved
+        self._time = time
         self._fewest_groups = fewest_groups
         self._panes = None if (pane := assigner.pane) is None else Panes(assigner, pane)
         self._stretch = assigner.stretch
@@ -114,9 +115,10 @@ class LocalWindowAggregateOperator(KeyedOperator):
         self._forget()
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
-        given = batch
-        if self._moved is not None:
-            batch = self._moved(given)
+        given = batch if self._time is None else self._time.present(batch)
+        if not len(given):
+            return
+        batch = given if self._time is None else self._time.moved(given)
         if self._has_times:
             check_timestamps(batch, self.context, self._assigner.reach)
         if self._passing > 0:

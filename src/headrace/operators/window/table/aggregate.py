@@ -14,7 +14,7 @@ from headrace.common.batch import Batch
 from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
 from headrace.operators.changelog.keyed_changes import UPDATE_AFTER, UPDATE_BEFORE
-from headrace.operators.changelog.order import millis_of
+from headrace.operators.changelog.order import millis_of, places_of_values
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.table.firing_order import STORE, TimerFiringOrder
 from headrace.operators.window.table.local_time import LocalTime
@@ -35,12 +35,14 @@ class WindowTime:
         name: its name, for errors.
         is_end: whether the column holds the end of the row's window, and not a time within.
         clock: the clock by which windows start and end.
+        is_batch: whether rows without a time are dropped, as in batch mode, and not refused.
     """
 
     field: int | None
     name: str
     is_end: bool
     clock: LocalTime
+    is_batch: bool = False
 
     def of(self, batch: Batch) -> Longs:
         """A local time within the window of each row."""
@@ -48,6 +50,13 @@ class WindowTime:
             return batch.timestamps
         millis = millis_of(batch.columns.column(self.field), self.name)
         return millis - 1 if self.is_end else self.clock.of(millis)
+
+    def present(self, batch: KeyedBatch) -> KeyedBatch:
+        """The rows that are in windows."""
+        if self.field is None or not self.is_batch:
+            return batch
+        column = batch.columns.column(self.field)
+        return batch.take(places_of_values(column)) if column.null_count else batch
 
     def moved(self, batch: KeyedBatch) -> KeyedBatch:
         """Rows under the times and the watermarks of windows."""
@@ -123,6 +132,9 @@ class TableWindowOperator(KeyedOperator):
             self._emit(None, moved.last_watermark)
 
     def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        batch = self._time.present(batch)
+        if not len(batch):
+            return
         moved = self._time.moved(batch)
         self._remember(np.array([batch.last_watermark]) if self._time.clock.is_plain else batch.watermarks)
         self._inner.process(0, moved)

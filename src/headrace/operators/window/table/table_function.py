@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import Operator
-from headrace.operators.changelog.order import millis_of
+from headrace.operators.changelog.order import millis_of, places_of_values
 from headrace.operators.window.table.local_time import LocalTime
 from headrace.windowing.intervals import GrowingWindows, RegularWindows
 
@@ -30,6 +30,7 @@ class WindowTableFunctionOperator(Operator):
         time_name: its name, for errors.
         clock: the clock by which windows start and end.
         output_type: the type of the emitted rows.
+        is_batch: whether rows without a time are dropped, as in batch mode, and not refused.
     """
 
     def __init__(
@@ -39,12 +40,18 @@ class WindowTableFunctionOperator(Operator):
         time_name: str,
         clock: LocalTime,
         output_type: TypeInformation,
+        *,
+        is_batch: bool = False,
     ) -> None:
         super().__init__()
+        self._is_batch = is_batch
         self._windows, self._clock, self._output_type = windows, clock, output_type
         self._time_field, self._time_name = time_field, time_name
 
     def process(self, input_index: int, batch: Batch) -> None:
+        column = batch.columns.column(self._time_field)
+        if self._is_batch and column.null_count:
+            batch = batch.take(places_of_values(column))
         if not len(batch):
             return
         times = self._clock.of(millis_of(batch.columns.column(self._time_field), self._time_name))
