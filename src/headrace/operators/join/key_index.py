@@ -21,13 +21,13 @@ from headrace.state.runs.layout import rows_of_ranges
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_SPARSEST: Final = 8
+_SPARSEST: Final = 4096
 """A range of integers is a table of places up to so many places a row."""
 _SMALLEST_RANGE: Final = 1 << 16
-_LARGEST_TABLE: Final = 64 << 20
-"""The most bytes of the counts of slots, where there are fewer rows than slots."""
-_COUNT_BYTES: Final = 8
-_MOST_SLOTS: Final = _LARGEST_TABLE // _COUNT_BYTES
+_LARGEST_TABLE: Final = 32 << 20
+"""The most bytes of the places of slots, where there are fewer rows than slots."""
+_PLACE_BYTES: Final = 4
+_MOST_SLOTS: Final = _LARGEST_TABLE // _PLACE_BYTES
 _FEWEST_SLOTS: Final = 1 << 8
 _WORD_BITS: Final = 64
 _ONE_ZERO: Final = 0.0
@@ -61,19 +61,19 @@ class KeyIndex:
         self._places = np.full(self._slots.count + 1, _NOBODY, np.int32)
         ordinals = np.arange(len(slots), dtype=np.int32)
         self._places[slots] = ordinals
-        self._has_one = bool((self._places.take(slots) == ordinals).all())
+        self._lasts = self._places.take(slots)
+        self._has_one = bool((self._lasts == ordinals).all())
         if self._has_one:
             if kept is not None:
                 self._places[slots] = kept
             return
-        counts = np.bincount(slots, minlength=self._slots.count + 1)
-        self._counts, self._starts = counts, np.cumsum(counts) - counts
-        self._slots_of_rows, self._kept = slots, kept
+        counts = np.bincount(self._lasts, minlength=len(slots))
+        self._counts, self._starts, self._kept = counts, np.cumsum(counts) - counts, kept
 
     @cached_property
     def _order(self) -> Longs:
-        """The rows by their slots, and in their order in each; those who only ask whether a key is there need none."""
-        order = in_order(self._slots_of_rows)
+        """The rows by the last one of their slot, and in their order; a question whether a key is there needs none."""
+        order = in_order(self._lasts.astype(np.int64))
         return order if self._kept is None else self._kept[order]
 
     def pairs(self, keys: Sequence[pa.Array], rows: int) -> Iterator[tuple[Longs, Longs]]:
@@ -87,14 +87,13 @@ class KeyIndex:
         slots = self._slots.of_rows(given.words, rows)
         if given.valid is not None:
             slots[~given.valid] = self._slots.count
+        places = self._places.take(slots)
+        found = np.flatnonzero(places >= 0)
+        places = places.take(found)
         if self._has_one:
-            places = self._places.take(slots)
-            found = np.flatnonzero(places >= 0)
-            yield self._equal(given, keys, found, places.take(found).astype(np.int64))
+            yield self._equal(given, keys, found, places.astype(np.int64))
             return
-        counts = self._counts.take(slots)
-        found = np.flatnonzero(counts)
-        counts, starts = counts.take(found), self._starts.take(slots.take(found))
+        counts, starts = self._counts.take(places), self._starts.take(places)
         for start, stop in portions(counts):
             lengths = counts[start:stop]
             some, others = np.repeat(found[start:stop], lengths), rows_of_ranges(starts[start:stop], lengths)
