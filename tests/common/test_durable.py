@@ -237,6 +237,7 @@ MAY = {
     # What these write is made anew when it is lost or damaged.
     "broker.py",
     "client/dependencies.py",
+    "operators/join/divided_work.py",
     "runtime/spark/class_archive.py",
     "runtime/spark/shipping.py",
     "common/java.py",

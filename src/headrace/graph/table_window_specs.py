@@ -18,8 +18,8 @@ from headrace.windowing.intervals import AlignedWindows, GivenWindows, GrowingWi
 
 if TYPE_CHECKING:
     from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
-    from headrace.operators.window.table.aggregate import WindowTime
     from headrace.operators.window.table.firing_order import TimerFiringOrder
+    from headrace.operators.window.table.local_time import WindowTime
 
 WINDOW_NAMES = ("window_start", "window_end", "window_time")
 
@@ -140,8 +140,7 @@ class TableWindowSpec(ColumnarWindowSpec):
         return LocalWindowAggregateOperator(layout, windows, self._time(parameters), fewest_groups=fewest)
 
     def _time(self, parameters: OperatorParameters) -> WindowTime:
-        from headrace.operators.window.table.aggregate import WindowTime
-        from headrace.operators.window.table.local_time import LocalTime
+        from headrace.operators.window.table.local_time import LocalTime, WindowTime
 
         field = self.time_field
         name = "" if field is None else parameters.inputs[0].record_type.field_names[field]

@@ -35,7 +35,7 @@ from headrace.windowing.intervals import Assignment, OneWindow, RegularWindows
 
 if TYPE_CHECKING:
     from headrace.operators.window.columnar.accumulators import ColumnarWindowLayout
-    from headrace.operators.window.table.aggregate import WindowTime
+    from headrace.operators.window.table.local_time import WindowTime
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

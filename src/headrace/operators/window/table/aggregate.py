@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,55 +14,15 @@ from headrace.common.batch import Batch
 from headrace.common.typeinfo.composite import schema_of
 from headrace.operators.base import EpochScope, KeyedBatch, KeyedOperator, OperatorContext, Output
 from headrace.operators.changelog.keyed_changes import UPDATE_AFTER, UPDATE_BEFORE
-from headrace.operators.changelog.order import millis_of, places_of_values
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.table.firing_order import STORE, TimerFiringOrder
-from headrace.operators.window.table.local_time import LocalTime
+from headrace.operators.window.table.local_time import WindowTime
 from headrace.operators.window.table.table_function import window_columns
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 Longs = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowTime:
-    """The time attribute of a windowed input.
-
-    Attributes:
-        field: the position of the column; None for processing time.
-        name: its name, for errors.
-        is_end: whether the column holds the end of the row's window, and not a time within.
-        clock: the clock by which windows start and end.
-        is_batch: whether rows without a time are dropped, as in batch mode, and not refused.
-    """
-
-    field: int | None
-    name: str
-    is_end: bool
-    clock: LocalTime
-    is_batch: bool = False
-
-    def of(self, batch: Batch) -> Longs:
-        """A local time within the window of each row."""
-        if self.field is None:
-            return batch.timestamps
-        millis = millis_of(batch.columns.column(self.field), self.name)
-        return millis - 1 if self.is_end else self.clock.of(millis)
-
-    def present(self, batch: KeyedBatch) -> KeyedBatch:
-        """The rows that are in windows."""
-        if self.field is None or not self.is_batch:
-            return batch
-        column = batch.columns.column(self.field)
-        return batch.take(places_of_values(column)) if column.null_count else batch
-
-    def moved(self, batch: KeyedBatch) -> KeyedBatch:
-        """Rows under the times and the watermarks of windows."""
-        if self.clock.is_plain:
-            return batch.with_timestamps(self.of(batch))
-        return batch.with_times(self.of(batch), self.clock.reached(batch.watermarks))
 
 
 class TableWindowOperator(KeyedOperator):

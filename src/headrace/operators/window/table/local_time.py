@@ -1,9 +1,9 @@
-"""Local times of a time zone, so that windows of a day start at midnight."""
+"""Times of windowed rows, by the clock of a time zone, so that windows of a day start at midnight."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,11 @@ import pyarrow.compute as pc
 
 from headrace.common.arrays import fixed_width
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.changelog.order import millis_of, places_of_values
+
+if TYPE_CHECKING:
+    from headrace.common.batch import Batch
+    from headrace.operators.base import KeyedBatch
 
 Longs = npt.NDArray[np.int64]
 
@@ -68,3 +73,42 @@ class LocalTime:
         local = fixed_width(pc.local_timestamp(moments).cast(pa.int64()))
         found: Longs = np.where(known, local - np.where(known, times, 0), 0)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTime:
+    """The time attribute of a windowed input.
+
+    Attributes:
+        field: the position of the column; None for processing time.
+        name: its name, for errors.
+        is_end: whether the column holds the end of the row's window, and not a time within.
+        clock: the clock by which windows start and end.
+        is_batch: whether rows without a time are dropped, as in batch mode, and not refused.
+    """
+
+    field: int | None
+    name: str
+    is_end: bool
+    clock: LocalTime
+    is_batch: bool = False
+
+    def of(self, batch: Batch) -> Longs:
+        """A local time within the window of each row."""
+        if self.field is None:
+            return batch.timestamps
+        millis = millis_of(batch.columns.column(self.field), self.name)
+        return millis - 1 if self.is_end else self.clock.of(millis)
+
+    def present(self, batch: KeyedBatch) -> KeyedBatch:
+        """The rows that are in windows."""
+        if self.field is None or not self.is_batch:
+            return batch
+        column = batch.columns.column(self.field)
+        return batch.take(places_of_values(column)) if column.null_count else batch
+
+    def moved(self, batch: KeyedBatch) -> KeyedBatch:
+        """Rows under the times and the watermarks of windows."""
+        if self.clock.is_plain:
+            return batch.with_timestamps(self.of(batch))
+        return batch.with_times(self.of(batch), self.clock.reached(batch.watermarks))
