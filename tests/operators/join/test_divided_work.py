@@ -92,6 +92,16 @@ def test_half_a_file_is_not_read(tmp_path: Path) -> None:
     assert computed.times[3] == 2
 
 
+@pytest.mark.parametrize("content", [b"", b"ARROW1", b"\0" * 4096])
+def test_a_file_of_something_else_is_not_read(tmp_path: Path, content: bytes) -> None:
+    work, computed = DividedWork(tmp_path, "join"), _Computed()
+    _found(work.results(0, _PARTS, computed))
+    complete = next(path for path in files_in(str(tmp_path)) if path.name.endswith("-3.arrow"))
+    complete.write_bytes(content)
+    assert _found(work.results(0, _PARTS, computed)) == _WHOLE
+    assert computed.times[3] == 2
+
+
 def test_each_task_computes_all_where_no_file_can_be_written(tmp_path: Path) -> None:
     computed = _Computed()
     for _ in range(2):

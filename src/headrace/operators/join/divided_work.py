@@ -88,12 +88,15 @@ def _write(file: Path, batches: Iterator[pa.RecordBatch]) -> None:
 
 
 def _read(file: Path, patience: float) -> list[pa.RecordBatch] | None:
-    """The batches of a part, which stay in the file; None where it is not complete in time."""
+    """The batches of a part, which stay in the file; None where it is not complete in time, or damaged."""
     until = time.monotonic() + patience
     while not file.exists():
         if time.monotonic() >= until:
             return None
         time.sleep(_POLLS)
-    with pa.memory_map(str(file)) as source:
-        reader = pa.ipc.open_file(source)
-        return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    try:
+        with pa.memory_map(str(file)) as source:
+            reader = pa.ipc.open_file(source)
+            return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    except (OSError, pa.ArrowInvalid):  # the epoch is over for others, and its files are removed, say
+        return None
