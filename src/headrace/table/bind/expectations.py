@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import ConfigurationError
 from headrace.common.logical_types import AtomicType, TypeRoot
 from headrace.operators.expectations import BY_NAME, OnViolation
-from headrace.table.bind import watermarks
 from headrace.table.bind.errors import SqlValidationError
 from headrace.table.catalog.objects import ObjectPath
+from headrace.table.logical import watermarks
 from headrace.table.logical.relations import Expectation
 from headrace.table.logical.scalars import Scalar
 from headrace.table.logical.schema import Schema

@@ -564,8 +564,7 @@ def _arms(node: sql.SqlSetOperation) -> Iterator[QueryExpression]:
 
 
 def _is_identity(expressions: Sequence[Scalar], width: int) -> bool:
-    indices = [scalar.index if isinstance(scalar, InputRef) else None for scalar in expressions]
-    return indices == list(range(width))
+    return [each.index if isinstance(each, InputRef) else None for each in expressions] == list(range(width))
 
 
 def _identity(relation: Relation) -> Relation:

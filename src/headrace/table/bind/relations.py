@@ -15,7 +15,6 @@ from headrace.table.bind.match import MatchBinder
 from headrace.table.bind.scopes import Correlation, NamedRelation, Scope, Shared, correlation_of
 from headrace.table.bind.table_functions import TableFunctionBinder, unnested
 from headrace.table.bind.unpivot import UnpivotBinder
-from headrace.table.bind.watermarks import watermark_options
 from headrace.table.catalog.objects import CatalogTable, CatalogView, Column, ColumnKind, ObjectPath
 from headrace.table.functions.types import BOOLEAN, TIMESTAMPS, is_in
 from headrace.table.logical.join_keys import with_columns
@@ -38,6 +37,7 @@ from headrace.table.logical.relations import (
 )
 from headrace.table.logical.scalars import Call, CorrelatedRef, InputRef, Literal, Scalar, conjuncts, input_refs
 from headrace.table.logical.schema import Schema, TimeAttribute
+from headrace.table.logical.watermarks import watermark_options
 from headrace.table.parse.tree import queries as sql
 from headrace.table.parse.tree.node import Name, Path, SqlNode
 
@@ -56,7 +56,7 @@ def table_relation(
     read = [*physical, *metadata]
     stored = Schema(tuple(column.as_field.materialized() for column in read))
     options = with_options(table.connector_options, hints)
-    advance = watermark_options(path, dict(options), has_watermark=table.watermark is not None)
+    advance = watermark_options(str(path), dict(options), has_watermark=table.watermark is not None)
     scan = Scan(
         path,
         stored,

@@ -25,7 +25,7 @@ from headrace.table.logical.scalars import (
     SortKey,
 )
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
-from headrace.time.watermark_strategy import WatermarkAlignment
+from headrace.table.logical.watermarks import PLAIN_WATERMARKS, WatermarkOptions
 
 TablePath = tuple[str, str, str]
 """Catalog, database and name of a table."""
@@ -155,30 +155,6 @@ class Values(Relation):
 
 
 # --- one input -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class WatermarkOptions:
-    """The options of a table for its watermarks.
-
-    Attributes:
-        idle_timeout: after how many milliseconds a silent split holds no other one back; None where the session says.
-        group: the sources whose splits are ahead of each other by ``max_drift`` milliseconds at most; empty for none.
-        max_drift: as above.
-    """
-
-    idle_timeout: int | None = None
-    group: str = ""
-    max_drift: int = 0
-
-    @property
-    def alignment(self) -> WatermarkAlignment | None:
-        """The limit on the drift of the table's splits; None where there is none."""
-        return WatermarkAlignment(self.group, self.max_drift) if self.group else None
-
-
-PLAIN_WATERMARKS: Final = WatermarkOptions()
-"""The options of a table that sets none."""
 
 
 @dataclass(frozen=True)

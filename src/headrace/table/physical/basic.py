@@ -24,9 +24,10 @@ from headrace.table.connectors.picked_columns import PickedColumns
 from headrace.table.connectors.table_source import GraphSource, TableSource
 from headrace.table.functions.table import is_deterministic
 from headrace.table.logical.errors import PlanningError
-from headrace.table.logical.relations import PLAIN_WATERMARKS, Expectation, Scan, WatermarkOptions
+from headrace.table.logical.relations import Expectation, Scan
 from headrace.table.logical.scalars import Call, Cast, InputRef, Literal, Scalar, all_of, input_refs
 from headrace.table.logical.schema import Field, Schema, TimeAttribute
+from headrace.table.logical.watermarks import PLAIN_WATERMARKS, WatermarkOptions
 from headrace.table.options import SOURCE_IDLE_TIMEOUT
 from headrace.table.physical.changelog_rules import ChangelogRule, UpdateKind, forwarded, modify_of
 from headrace.table.physical.keys import NO_KEYS, Keys, one_key, places_of, renamed_keys
